@@ -221,12 +221,91 @@ class EcsTask:
         return self.stopped_s is not None
 
 
+# -- services -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Deployment:
+    id: str
+    definition: Document
+    created_s: float
+    updated_s: float
+    #: PRIMARY for the newest one, else ACTIVE.
+    status: str = "PRIMARY"
+    rollout_state: str = "IN_PROGRESS"
+    rollout_reason: str = ""
+    failed_tasks: int = 0
+    failures_in_a_row: int = 0
+    #: No task starts before this time.
+    next_start_s: float = 0.0
+    steady_since_s: float | None = None
+    is_steady: bool = False
+    #: Whether the circuit breaker has ended the deployment.
+    has_given_up: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    name: str
+    arn: str
+    cluster: Cluster
+    #: The members of CreateService, and of UpdateService after it.
+    request: Document
+    desired: int
+    created_s: float
+    tags: list[Document] = field(default_factory=list)
+    status: str = "ACTIVE"
+    #: The newest one first.
+    deployments: list[Deployment] = field(default_factory=list)
+    #: Ids of all deployments, also of those that are over.
+    deployment_ids: set[str] = field(default_factory=set)
+    last_completed: Deployment | None = None
+    #: Newest first.
+    events: list[Document] = field(default_factory=list)
+    #: Ids of ended tasks that were looked at.
+    counted_tasks: set[str] = field(default_factory=set)
+
+    @property
+    def primary(self) -> Deployment:
+        return self.deployments[0]
+
+    @property
+    def primary_or_none(self) -> Deployment | None:
+        return self.deployments[0] if self.deployments else None
+
+    @property
+    def configuration(self) -> Document:
+        configuration: Document = self.request.get("deploymentConfiguration", {})
+        return configuration
+
+    @property
+    def minimum_percent(self) -> int:
+        is_daemon = self.request.get("schedulingStrategy") == "DAEMON"
+        return int(self.configuration.get("minimumHealthyPercent", 0 if is_daemon else 100))
+
+    @property
+    def maximum_percent(self) -> int:
+        is_daemon = self.request.get("schedulingStrategy") == "DAEMON"
+        return int(self.configuration.get("maximumPercent", 100 if is_daemon else 200))
+
+    @property
+    def has_breaker(self) -> bool:
+        return bool(self.configuration.get("deploymentCircuitBreaker", {}).get("enable"))
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether the circuit breaker returns to the last deployment that was completed."""
+        return bool(self.configuration.get("deploymentCircuitBreaker", {}).get("rollback"))
+
+
 @dataclass(slots=True)
 class EcsState:
     surroundings: Surroundings = field(default_factory=NoSurroundings)
     #: Family -> its revisions, the first one first.
     definitions: dict[str, list[Document]] = field(default_factory=dict)
     tasks: dict[str, EcsTask] = field(default_factory=dict)
+    #: By cluster and name.
+    services: dict[tuple[str, str], Service] = field(default_factory=dict)
     #: By the id of the EC2 instance.
     instances: dict[str, ContainerInstance] = field(default_factory=dict)
     #: Ids of EC2 instances that were deregistered while they run.

@@ -133,9 +133,15 @@ def read_request(state: EndpointState, request: Document) -> TaskRequest:
     """Return what a request asks for. Raises ApiError."""
     cluster = clusters.require_active(state, request)
     definition = task_definitions.require_active(state, request["taskDefinition"])
-    overrides = request.get("overrides", {})
     if len(request.get("startedBy", "")) > _MAX_STARTED_BY:
         raise invalid(f"startedBy must be at most {_MAX_STARTED_BY} characters.")
+    return make_request(state, cluster, definition, request)
+
+
+def make_request(
+    state: EndpointState, cluster: Cluster, definition: Document, request: Document
+) -> TaskRequest:
+    """Return the request for tasks of a definition. Raises ApiError."""
     launch_type, provider = choose_capacity(state, cluster, request)
     if launch_type == "FARGATE" and "FARGATE" not in definition["compatibilities"]:
         raise invalid("Task definition does not support launch_type FARGATE.")
@@ -152,7 +158,7 @@ def read_request(state: EndpointState, request: Document) -> TaskRequest:
     return TaskRequest(
         cluster,
         definition,
-        overrides,
+        request.get("overrides", {}),
         launch_type,
         provider,
         request.get("group") or f"family:{definition['family']}",

@@ -1,0 +1,236 @@
+"""Where ECS tasks run: instances of EC2, capacity providers, and failures that are ordered."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ecs_tasks_of_tests import describe, register, run, shell, wait_for
+from emulator_endpoint import Endpoint, until
+
+FOREVER = shell("while :; do sleep 0.05; done")
+IMAGE = "ami-0123456789abcdef0"
+ONE_GPU = {"resourceRequirements": [{"type": "GPU", "value": "1"}]}
+
+
+@pytest.fixture(scope="module")
+def ecs(endpoint: Endpoint) -> Any:
+    return endpoint.client("ecs")
+
+
+@pytest.fixture
+def faults(endpoint: Endpoint) -> Iterator[Any]:
+    def use(text: str) -> None:
+        body = json.dumps({"faults": text}).encode()
+        urllib.request.urlopen(f"{endpoint.url}/_batchyard/faults", body).close()
+
+    yield use
+    use("")
+
+
+def launch(endpoint: Endpoint, cluster: str, type_name: str, count: int = 1) -> list[str]:
+    answer = endpoint.client("ec2").run_instances(
+        ImageId=IMAGE,
+        InstanceType=type_name,
+        MinCount=count,
+        MaxCount=count,
+        UserData=f"#!/bin/bash\necho ECS_CLUSTER={cluster} >> /etc/ecs/ecs.config\n",
+    )
+    return [instance["InstanceId"] for instance in answer["Instances"]]
+
+
+def add_provider(endpoint: Endpoint, cluster: str, max_size: int) -> str:
+    """Make a cluster with a capacity provider: an Auto Scaling group of g4dn.xlarge."""
+    groups, ecs = endpoint.client("autoscaling"), endpoint.client("ecs")
+    user_data = f"echo ECS_CLUSTER={cluster} >> /etc/ecs/ecs.config"
+    groups.create_launch_configuration(
+        LaunchConfigurationName=cluster,
+        ImageId=IMAGE,
+        InstanceType="g4dn.xlarge",
+        UserData=user_data,
+    )
+    groups.create_auto_scaling_group(
+        AutoScalingGroupName=cluster,
+        LaunchConfigurationName=cluster,
+        MinSize=0,
+        MaxSize=max_size,
+        AvailabilityZones=["us-east-1a"],
+    )
+    (group,) = groups.describe_auto_scaling_groups(AutoScalingGroupNames=[cluster])[
+        "AutoScalingGroups"
+    ]
+    ecs.create_capacity_provider(
+        name=cluster,
+        autoScalingGroupProvider={
+            "autoScalingGroupArn": group["AutoScalingGroupARN"],
+            "managedScaling": {"status": "ENABLED"},
+        },
+    )
+    strategy = [{"capacityProvider": cluster, "weight": 1}]
+    ecs.create_cluster(
+        clusterName=cluster, capacityProviders=[cluster], defaultCapacityProviderStrategy=strategy
+    )
+    return cluster
+
+
+def instances_of(ecs: Any, cluster: str) -> list[Any]:
+    arns = ecs.list_container_instances(cluster=cluster)["containerInstanceArns"]
+    if not arns:
+        return []
+    answer = ecs.describe_container_instances(cluster=cluster, containerInstances=arns)
+    return list(answer["containerInstances"])
+
+
+# -- instances ------------------------------------------------------------------------------------
+
+
+def test_instances_join_the_cluster_of_their_user_data(endpoint: Endpoint, ecs: Any) -> None:
+    ecs.create_cluster(clusterName="joined")
+    (instance_id,) = launch(endpoint, "joined", "g4dn.12xlarge")
+    (instance,) = until(lambda: instances_of(ecs, "joined"), bool)
+    assert instance["ec2InstanceId"] == instance_id
+    resources = {entry["name"]: entry for entry in instance["registeredResources"]}
+    assert resources["CPU"]["integerValue"] == 48 * 1024
+    assert len(resources["GPU"]["stringSetValue"]) == 4
+    attributes = {entry["name"]: entry.get("value") for entry in instance["attributes"]}
+    assert attributes["ecs.instance-type"] == "g4dn.12xlarge"
+
+
+def test_tasks_end_with_their_instance(endpoint: Endpoint, ecs: Any) -> None:
+    ecs.create_cluster(clusterName="ended")
+    (instance_id,) = launch(endpoint, "ended", "m6i.large")
+    register(ecs, "ended", {"command": FOREVER})
+    until(lambda: instances_of(ecs, "ended"), bool)
+    arn = run(ecs, "ended", cluster="ended")
+    wait_for(ecs, arn, "RUNNING")
+    endpoint.client("ec2").terminate_instances(InstanceIds=[instance_id])
+    task = wait_for(ecs, arn, "STOPPED")
+    assert task["stoppedReason"] == f"Host EC2 (instance {instance_id}) terminated."
+    assert task["stopCode"] == "TerminationNotice"
+    assert "exitCode" not in task["containers"][0]
+    assert instances_of(ecs, "ended") == []
+
+
+def test_a_draining_instance_gets_no_new_tasks(endpoint: Endpoint, ecs: Any) -> None:
+    ecs.create_cluster(clusterName="drained")
+    first, second = (
+        ecs.register_container_instance(cluster="drained")["containerInstance"] for _ in range(2)
+    )
+    ecs.update_container_instances_state(
+        cluster="drained", containerInstances=[first["containerInstanceArn"]], status="DRAINING"
+    )
+    register(ecs, "drained", {"command": ["true"]})
+    answer = ecs.run_task(taskDefinition="drained", cluster="drained", count=3)
+    assert {task["containerInstanceArn"] for task in answer["tasks"]} == {
+        second["containerInstanceArn"]
+    }
+
+
+# -- capacity providers ---------------------------------------------------------------------------
+
+
+def test_a_capacity_provider_launches_and_ends_instances(endpoint: Endpoint, ecs: Any) -> None:
+    cluster = add_provider(endpoint, "grown", max_size=2)
+    register(ecs, "grown", {"command": FOREVER, "stopTimeout": 0, **ONE_GPU})
+    answer = ecs.run_task(taskDefinition="grown", cluster=cluster, count=2)
+    assert answer["failures"] == []
+    assert {task["lastStatus"] for task in answer["tasks"]} == {"PROVISIONING"}
+    arns = [task["taskArn"] for task in answer["tasks"]]
+    tasks = [wait_for(ecs, arn, "RUNNING") for arn in arns]
+    assert len({task["containerInstanceArn"] for task in tasks}) == 2
+    assert {task["capacityProviderName"] for task in tasks} == {cluster}
+    for arn in arns:
+        ecs.stop_task(cluster=cluster, task=arn)
+    until(lambda: instances_of(ecs, cluster), lambda instances: instances == [])
+
+
+def test_a_task_that_fits_on_no_instance_stops_without_containers(
+    endpoint: Endpoint, ecs: Any
+) -> None:
+    cluster = add_provider(endpoint, "small", max_size=1)
+    two_gpus = {"resourceRequirements": [{"type": "GPU", "value": "2"}]}
+    register(ecs, "wide", {"command": ["true"], **two_gpus})
+    task = wait_for(ecs, run(ecs, "wide", cluster=cluster), "STOPPED")
+    assert (task["stopCode"], task["stoppedReason"]) == (
+        "TaskFailedToStart",
+        "TaskFailedToStart: RESOURCE:GPU",
+    )
+    assert task["containers"] == []
+
+
+def test_a_task_waits_for_capacity_only_so_long(endpoint: Endpoint, ecs: Any, faults: Any) -> None:
+    faults("provision-wait=0.1")
+    cluster = add_provider(endpoint, "full", max_size=1)
+    register(ecs, "full", {"command": FOREVER, "stopTimeout": 0, **ONE_GPU})
+    first = run(ecs, "full", cluster=cluster)
+    wait_for(ecs, first, "RUNNING")
+    task = wait_for(ecs, run(ecs, "full", cluster=cluster), "STOPPED")
+    assert task["stoppedReason"] == "TaskFailedToStart: RESOURCE:GPU"
+    ecs.stop_task(cluster=cluster, task=first)
+
+
+# -- Fargate --------------------------------------------------------------------------------------
+
+
+def test_a_task_on_fargate_has_a_network_interface(endpoint: Endpoint, ecs: Any) -> None:
+    ec2 = endpoint.client("ec2")
+    (subnet, *_) = ec2.describe_subnets()["Subnets"]
+    ecs.create_cluster(clusterName="fargate")
+    register(
+        ecs,
+        "fargate",
+        {"command": FOREVER, "stopTimeout": 0},
+        requiresCompatibilities=["FARGATE"],
+        networkMode="awsvpc",
+        cpu="256",
+        memory="512",
+    )
+    arn = run(
+        ecs,
+        "fargate",
+        cluster="fargate",
+        launchType="FARGATE",
+        networkConfiguration={"awsvpcConfiguration": {"subnets": [subnet["SubnetId"]]}},
+    )
+    task = wait_for(ecs, arn, "RUNNING")
+    (attachment,) = task["attachments"]
+    assert attachment["type"] == "ElasticNetworkInterface"
+    details = {entry["name"]: entry["value"] for entry in attachment["details"]}
+    (interface,) = ec2.describe_network_interfaces(
+        NetworkInterfaceIds=[details["networkInterfaceId"]]
+    )["NetworkInterfaces"]
+    assert interface["PrivateIpAddress"] == details["privateIPv4Address"]
+    ecs.stop_task(cluster="fargate", task=arn)
+    wait_for(ecs, arn, "STOPPED")
+
+
+# -- ordered failures -----------------------------------------------------------------------------
+
+
+def test_failures_can_be_ordered(ecs: Any, faults: Any) -> None:
+    ecs.create_cluster(clusterName="unlucky")
+    ecs.register_container_instance(cluster="unlucky")
+    register(ecs, "unlucky", {"command": ["true"], **ONE_GPU})
+    register(ecs, "lucky", {"command": ["true"], **ONE_GPU})
+
+    def reasons(family: str) -> list[str]:
+        answer = ecs.run_task(taskDefinition=family, cluster="unlucky")
+        return [failure["reason"] for failure in answer["failures"]]
+
+    faults("no-gpu@unlucky=1x")
+    assert (reasons("lucky"), reasons("unlucky"), reasons("unlucky")) == ([], ["RESOURCE:GPU"], [])
+    faults("no-agent=1x")
+    assert (reasons("lucky"), reasons("lucky")) == (["AGENT"], [])
+    faults("no-image=1x")
+    task = wait_for(ecs, run(ecs, "lucky", cluster="unlucky"), "STOPPED")
+    assert (task["stopCode"], task["stoppedReason"]) == (
+        "TaskFailedToStart",
+        "Task failed to start",
+    )
+    (container,) = task["containers"]
+    assert container["reason"].startswith("CannotPullContainerError: ")
+    assert "exitCode" not in container
+    assert describe(ecs, task["taskArn"])["desiredStatus"] == "STOPPED"
