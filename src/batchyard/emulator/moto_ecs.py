@@ -6,6 +6,7 @@ import base64
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC
 from typing import Any
 
@@ -56,6 +57,11 @@ class MotoSurroundings:
         return providers
 
     def set_desired(self, group: str, count: int) -> None:
+        # moto has an exception for each part of a launch template that does not exist.
+        with suppress(Exception):
+            self._launch(group, count)
+
+    def _launch(self, group: str, count: int) -> None:
         self._backend("autoscaling").set_desired_capacity(group, count)
         moto_group = self._backend("autoscaling").autoscaling_groups[group]
         for state in moto_group.instance_states:
@@ -88,11 +94,12 @@ class MotoSurroundings:
         instance = next((i for i in self._running() if i.id == instance_id), None)
         if instance is None:
             return
-        if _group_of(instance):
-            groups = self._backend("autoscaling")
-            groups.terminate_instance(instance_id, should_decrement=not is_replaced)
-        else:
-            self._backend("ec2").terminate_instances([instance_id])
+        with suppress(Exception):  # The group may have been deleted since.
+            if _group_of(instance):
+                groups = self._backend("autoscaling")
+                groups.terminate_instance(instance_id, should_decrement=not is_replaced)
+            else:
+                self._backend("ec2").terminate_instances([instance_id])
 
     def _running(self) -> Iterator[Any]:
         backend = self._loaded("ec2")

@@ -28,7 +28,15 @@ from batchyard.emulator import (
     tags,
 )
 from batchyard.emulator.api_errors import ApiError, InvalidRequestError
-from batchyard.emulator.ecs import instances, lifecycle, task_definitions, task_requests
+from batchyard.emulator.ecs import (
+    clusters,
+    instances,
+    lifecycle,
+    service_requests,
+    task_definitions,
+    task_requests,
+)
+from batchyard.emulator.ecs import tags as ecs_tags
 from batchyard.emulator.state import Document, EndpointState
 
 #: Performs a request that fits its model. Raises ApiError. Returns None to leave it to moto.
@@ -111,6 +119,16 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
         "RunTask": task_requests.run_task,
         "StartTask": task_requests.start_task,
         "StopTask": task_requests.stop_task,
+        "CreateService": service_requests.create,
+        "UpdateService": service_requests.update,
+        "DeleteService": service_requests.delete,
+        "DescribeServices": service_requests.describe,
+        "ListServices": service_requests.list_services,
+        "DeleteCluster": clusters.delete,
+        "DeregisterContainerInstance": lifecycle.deregister_instance,
+        "TagResource": ecs_tags.tag,
+        "UntagResource": ecs_tags.untag,
+        "ListTagsForResource": ecs_tags.list_tags,
     },
     "logs": {
         "GetLogEvents": log_operations.get_log_events,

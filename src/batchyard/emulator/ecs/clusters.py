@@ -24,6 +24,25 @@ def require_active(state: EndpointState, request: Document) -> Cluster:
     return cluster
 
 
+def delete(state: EndpointState, request: Document) -> None:
+    """DeleteCluster: refuse a cluster that is in use, and leave all others to moto."""
+    name = require(state, request).name
+    in_use = {
+        "Services": any(
+            service.cluster.name == name and service.status == "ACTIVE"
+            for service in state.ecs.services.values()
+        ),
+        "ContainerInstances": any(i.cluster == name for i in state.ecs.instances.values()),
+        "Tasks": any(task.cluster.name == name for task in state.ecs.live_tasks()),
+    }
+    words = {"ContainerInstances": "Container Instances are active or draining"}
+    for kind, is_in_use in in_use.items():
+        if is_in_use:
+            reason = words.get(kind, f"{kind} are active")
+            message = f"The Cluster cannot be deleted while {reason}."
+            raise ApiError(f"ClusterContains{kind}Exception", message)
+
+
 def count_tasks(state: EndpointState, name: str) -> Document:
     """Return the counts of instances and tasks in the description of a cluster."""
     tasks = [task for task in state.ecs.live_tasks() if task.cluster.name == name]
@@ -34,4 +53,8 @@ def count_tasks(state: EndpointState, name: str) -> Document:
         ),
         "runningTasksCount": running,
         "pendingTasksCount": len(tasks) - running,
+        "activeServicesCount": sum(
+            service.cluster.name == name and service.status == "ACTIVE"
+            for service in state.ecs.services.values()
+        ),
     }

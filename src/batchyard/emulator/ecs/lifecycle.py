@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable
 
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow
-from batchyard.emulator.ecs import capacity, instances
+from batchyard.emulator.ecs import capacity, instances, services
+from batchyard.emulator.ecs.container_specs import invalid
 from batchyard.emulator.ecs.records import Container, ContainerInstance, EcsTask
+from batchyard.emulator.ecs.service_requests import make_service_request
 from batchyard.emulator.ecs.task_states import Stop, find_stop
 from batchyard.emulator.ecs.tasks import begin_containers, begun_containers, lose_host, request_stop
-from batchyard.emulator.state import EndpointState
+from batchyard.emulator.state import Document, EndpointState
 
 #: ECS shows stopped tasks for about an hour.
 _KEPT_S = 3600
@@ -29,6 +31,7 @@ def advance(state: EndpointState, on_task: OnTask = lambda state, task: None) ->
     for task in state.ecs.live_tasks():
         advance_task(state, task)
         on_task(state, task)
+    services.advance(state, make_service_request)
     capacity.advance(state, booting)
     _forget_old_tasks(state)
 
@@ -103,6 +106,16 @@ def end_instances(state: EndpointState, ended: Iterable[ContainerInstance]) -> N
         reason = f"Host EC2 (instance {instance.ec2_id}) terminated."
         for task in state.ecs.tasks_on(instance):
             lose_host(state, task, Stop("TerminationNotice", reason))
+
+
+def deregister_instance(state: EndpointState, request: Document) -> Document:
+    """DeregisterContainerInstance; with `force`, its tasks end."""
+    instance = instances.require(state, request)
+    if state.ecs.tasks_on(instance) and not request.get("force"):
+        raise invalid("Found running tasks on the instance.")
+    description = instances.describe_instance(state, instance)
+    end_instances(state, [instance])
+    return {"containerInstance": {**description, "status": "INACTIVE", "agentConnected": False}}
 
 
 def _end_reclaimed(state: EndpointState) -> None:

@@ -55,7 +55,7 @@ def register(state: EndpointState, request: Document) -> Document:
         "compatibilities": ["EC2", "FARGATE"] if is_fargate else ["EC2"],
         "requiresAttributes": [],
         "registeredAt": state.clock(),
-        "_tags": request.get("tags", []),
+        "_tags": list(request.get("tags", [])),
     }
     revisions.append(document)
     return _answer(document)

@@ -1,7 +1,7 @@
-"""Task definitions of ECS and spot fleets in CloudFormation.
+"""Task definitions and services of ECS, and spot fleets, in CloudFormation.
 
-moto has these types too. Its task definitions are not those that the endpoint runs, and its spot
-fleets know no launch templates.
+moto has these types too. Its task definitions and services are not those that the endpoint runs,
+and its spot fleets know no launch templates.
 """
 
 from __future__ import annotations
@@ -66,6 +66,46 @@ class TaskDefinition(EcsResource):
         self.ask(names.region_of(self.physical_id), "DeregisterTaskDefinition", request)
 
 
+class Service(EcsResource):
+    TYPE = "AWS::ECS::Service"
+    NAME_PROPERTY = "ServiceName"
+    ATTRIBUTES = ("Name", "ServiceArn")
+
+    def get_cfn_attribute(self, attribute_name: str) -> Any:
+        if attribute_name not in self.ATTRIBUTES:
+            raise UnformattedGetAttTemplateException()
+        is_name = attribute_name == "Name"
+        return names.strip_arn(self.physical_id) if is_name else self.physical_id
+
+    @classmethod
+    def create(
+        cls, name: str, properties: Document, location: AccountRegion, logical_id: str
+    ) -> Self:
+        request = {**cls.request("CreateService", properties), "serviceName": name}
+        answer = cls.ask(location.region_name, "CreateService", {"desiredCount": 1, **request})
+        return cls(answer["service"]["serviceArn"])
+
+    def update(self, name: str, properties: Document, location: AccountRegion) -> Self:
+        request = self.request("UpdateService", properties) | self._key()
+        self.ask(location.region_name, "UpdateService", request)
+        return self
+
+    def delete(self, location: AccountRegion) -> None:
+        request = self._key()
+        answer = self.ask(
+            location.region_name,
+            "DescribeServices",
+            {"cluster": request["cluster"], "services": [request["service"]]},
+        )
+        if any(service["status"] == "ACTIVE" for service in answer["services"]):
+            self.ask(location.region_name, "DeleteService", {**request, "force": True})
+
+    def _key(self) -> Document:
+        """Return the cluster and name in the ARN."""
+        _, cluster, name = self.physical_id.rsplit("/", 2)
+        return {"cluster": cluster, "service": name}
+
+
 class SpotFleet(ResourceModel):
     """A spot fleet, whose request id is the physical id."""
 
@@ -96,7 +136,7 @@ class SpotFleet(ResourceModel):
             backend.cancel_spot_fleet_requests([self.physical_id], terminate_instances=True)
 
 
-MODELS: tuple[type[ResourceModel], ...] = (TaskDefinition, SpotFleet)
+MODELS: tuple[type[ResourceModel], ...] = (TaskDefinition, Service, SpotFleet)
 
 
 def _ec2(location: AccountRegion) -> Any:

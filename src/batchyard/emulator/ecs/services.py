@@ -1,0 +1,271 @@
+"""The service scheduler: it keeps the desired count of each service, and deploys new revisions."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable
+
+from batchyard.emulator.api_errors import ApiError
+from batchyard.emulator.ecs.records import Deployment, EcsTask, Service
+from batchyard.emulator.ecs.service_decisions import (
+    Counts,
+    backoff_s,
+    failure_threshold,
+    is_complete,
+    plan,
+)
+from batchyard.emulator.ecs.task_states import Stop
+from batchyard.emulator.ecs.tasks import Failure, TaskRequest, create_tasks, request_stop
+from batchyard.emulator.state import Document, EndpointState
+
+#: A deployment is complete when its tasks have run so long, so that a crash counts as a failure.
+_STEADY_S = 1.0
+#: Time between two attempts to place a task for which there was no room.
+_PLACEMENT_PAUSE_S = 1.0
+_MAX_EVENTS = 100
+#: Stop codes of tasks that ended by themselves.
+_OWN_ENDS = ("EssentialContainerExited", "TaskFailedToStart")
+_TROUBLESHOOTING = (
+    "For more information, see the Troubleshooting section of the Amazon ECS Developer Guide."
+)
+#: Reason of a failure of RunTask -> the end of the event about it.
+_LACKS = {
+    "RESOURCE:CPU": "has insufficient CPU units available.",
+    "RESOURCE:MEMORY": "has insufficient memory available.",
+    "RESOURCE:PORTS": "is already using a port required by your task.",
+    "RESOURCE:GPU": "has insufficient GPU resource available.",
+}
+
+#: Returns the request for the tasks of a deployment.
+MakeRequest = Callable[[EndpointState, Service, Deployment], TaskRequest]
+
+
+def advance(state: EndpointState, make_request: MakeRequest) -> None:
+    for service in list(state.ecs.services.values()):
+        if service.status != "INACTIVE":
+            _advance_service(state, service, make_request)
+
+
+def _advance_service(state: EndpointState, service: Service, make_request: MakeRequest) -> None:
+    tasks = tasks_of(state, service)
+    primary = service.primary
+    _count_failures(state, service, tasks)
+    if service.status == "DRAINING":
+        _stop_all(state, service, tasks)
+        return
+    new, old = _split(tasks, primary)
+    step = plan(
+        _desired(state, service),
+        service.minimum_percent,
+        service.maximum_percent,
+        _count(new),
+        _count(old),
+    )
+    _stop(state, service, _least_useful_first(new)[: step.stop_new])
+    _stop(state, service, _least_useful_first(old)[: step.stop_old])
+    if step.start and state.clock() >= primary.next_start_s and not primary.has_given_up:
+        _start(state, service, step.start, make_request)
+    _finish_deployments(state, service, tasks)
+
+
+def tasks_of(state: EndpointState, service: Service) -> list[EcsTask]:
+    """Return the tasks of a service, stopped ones too."""
+    group = f"service:{service.name}"
+    return [
+        task
+        for task in state.ecs.tasks.values()
+        if task.group == group and task.started_by in service.deployment_ids
+    ]
+
+
+def count_tasks(tasks: list[EcsTask], deployment_id: str = "") -> Counts:
+    """Return the tasks that are not stopping, of one deployment or of all."""
+    return _count(
+        [
+            task
+            for task in tasks
+            if task.stopping_s is None and deployment_id in ("", task.started_by)
+        ]
+    )
+
+
+def _split(tasks: list[EcsTask], primary: Deployment) -> tuple[list[EcsTask], list[EcsTask]]:
+    """Return the tasks that are to stay, and those that are to be replaced."""
+    new: list[EcsTask] = []
+    old: list[EcsTask] = []
+    for task in tasks:
+        if task.stopping_s is not None or task.is_stopped:
+            continue
+        is_drained = task.instance is not None and task.instance.status == "DRAINING"
+        (old if is_drained or task.started_by != primary.id else new).append(task)
+    return new, old
+
+
+def _count(tasks: list[EcsTask]) -> Counts:
+    running = sum(task.started_s is not None for task in tasks)
+    return Counts(len(tasks) - running, running)
+
+
+def _desired(state: EndpointState, service: Service) -> int:
+    """Return the desired count; a DAEMON service has a task on each instance."""
+    if service.request.get("schedulingStrategy") != "DAEMON":
+        return service.desired
+    return sum(
+        instance.cluster == service.cluster.name and instance.status == "ACTIVE"
+        for instance in state.ecs.instances.values()
+    )
+
+
+def _least_useful_first(tasks: list[EcsTask]) -> list[EcsTask]:
+    return sorted(tasks, key=lambda task: (task.started_s is not None, -task.created_s))
+
+
+# -- starts and stops -----------------------------------------------------------------------------
+
+
+def _start(state: EndpointState, service: Service, count: int, make_request: MakeRequest) -> None:
+    primary = service.primary
+    try:
+        tasks, failures = create_tasks(state, make_request(state, service, primary), count)
+    except ApiError as exc:
+        # What the service needs was deleted since: its capacity provider, for example.
+        primary.next_start_s = state.clock() + _PLACEMENT_PAUSE_S
+        _report_once(state, service, f"was unable to place a task. Reason: {exc.message}")
+        return
+    if tasks:
+        ids = " ".join(f"(task {task.task_id})" for task in tasks)
+        add_event(state, service, f"has started {len(tasks)} tasks: {ids}.")
+    if len(tasks) < count:
+        primary.next_start_s = state.clock() + _PLACEMENT_PAUSE_S
+        _report_no_room(state, service, failures)
+
+
+def _report_no_room(state: EndpointState, service: Service, failures: list[Failure]) -> None:
+    text = "was unable to place a task because no container instance met all of its requirements. "
+    if failures:
+        closest = failures[0]
+        lack = _LACKS.get(closest.reason, f'encountered error "{closest.reason}".')
+        instance = closest.arn.rpartition("/")[2]
+        text += f"The closest matching (container-instance {instance}) {lack} "
+    else:
+        text += "Reason: No Container Instances were found in your cluster. "
+    _report_once(state, service, text + _TROUBLESHOOTING)
+
+
+def _report_once(state: EndpointState, service: Service, text: str) -> None:
+    """Add an event that is not the same as one of the last ones."""
+    if not any(text in event["message"] for event in service.events[:3]):
+        add_event(state, service, text)
+
+
+def _stop(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
+    for task in tasks:
+        reason = f"Scaling activity initiated by (deployment {service.primary.id})"
+        request_stop(state, task, Stop("ServiceSchedulerInitiated", reason))
+    if tasks:
+        ids = " ".join(f"(task {task.task_id})" for task in tasks)
+        add_event(state, service, f"has stopped {len(tasks)} running tasks: {ids}.")
+
+
+def _stop_all(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
+    _stop(state, service, [task for task in tasks if task.stopping_s is None])
+    if all(task.is_stopped for task in tasks):
+        service.status = "INACTIVE"
+        service.deployments.clear()
+
+
+# -- deployments ----------------------------------------------------------------------------------
+
+
+def begin_deployment(state: EndpointState, service: Service, definition: Document) -> Deployment:
+    """Make a revision the newest deployment of a service."""
+    for earlier in service.deployments:
+        earlier.status = "ACTIVE"
+    deployment = Deployment(
+        id=f"ecs-svc/{secrets.randbelow(9 * 10**18) + 10**18}",
+        definition=definition,
+        created_s=state.clock(),
+        updated_s=state.clock(),
+    )
+    deployment.rollout_reason = f"ECS deployment {deployment.id} in progress."
+    service.deployments.insert(0, deployment)
+    service.deployment_ids.add(deployment.id)
+    return deployment
+
+
+def _count_failures(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
+    """Count the tasks of the newest deployment that ended by themselves."""
+    primary = service.primary_or_none
+    for task in tasks:
+        is_own = task.is_stopped and task.stop_code in _OWN_ENDS
+        if not is_own or task.task_id in service.counted_tasks:
+            continue
+        service.counted_tasks.add(task.task_id)
+        if primary is None or task.started_by != primary.id:
+            continue
+        primary.failures_in_a_row += 1
+        if primary.rollout_state == "IN_PROGRESS":
+            primary.failed_tasks += 1
+        delay_s = backoff_s(primary.failures_in_a_row)
+        if delay_s:
+            primary.next_start_s = state.clock() + delay_s
+            text = f"is unable to consistently start tasks successfully. {_TROUBLESHOOTING}"
+            _report_once(state, service, text)
+    if primary is not None and service.has_breaker and primary.rollout_state == "IN_PROGRESS":
+        _break_circuit(state, service, primary)
+
+
+def _break_circuit(state: EndpointState, service: Service, primary: Deployment) -> None:
+    if primary.failed_tasks < failure_threshold(service.desired):
+        return
+    primary.rollout_state = "FAILED"
+    primary.rollout_reason = "ECS deployment circuit breaker: tasks failed to start."
+    primary.updated_s = state.clock()
+    primary.has_given_up = True
+    add_event(
+        state, service, f"(deployment {primary.id}) deployment failed: tasks failed to start."
+    )
+    target = service.last_completed
+    if not service.is_rolled_back or target is None:
+        return
+    add_event(state, service, f"rolling back to deployment {target.id}.")
+    deployment = begin_deployment(state, service, target.definition)
+    deployment.rollout_reason = (
+        f"ECS deployment circuit breaker: rolling back to deploymentId {target.id}."
+    )
+
+
+def _finish_deployments(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
+    primary = service.primary
+    new, old = _split(tasks, primary)
+    desired = _desired(state, service)
+    if not is_complete(desired, _count(new), _count(old)):
+        primary.steady_since_s, primary.is_steady = None, False
+        return
+    now_s = state.clock()
+    if primary.steady_since_s is None:
+        primary.steady_since_s = now_s
+    if desired and now_s - primary.steady_since_s < _STEADY_S:
+        return
+    primary.failures_in_a_row = 0
+    if all(task.is_stopped for task in tasks if task.started_by != primary.id):
+        service.deployments = [primary]
+    if primary.rollout_state == "IN_PROGRESS":
+        primary.rollout_state = "COMPLETED"
+        primary.rollout_reason = f"ECS deployment {primary.id} completed."
+        primary.updated_s = now_s
+        service.last_completed = primary
+        add_event(state, service, f"(deployment {primary.id}) deployment completed.")
+    if not primary.is_steady:
+        primary.is_steady = True
+        add_event(state, service, "has reached a steady state.")
+
+
+def add_event(state: EndpointState, service: Service, text: str) -> None:
+    event = {
+        "id": str(uuid.uuid4()),
+        "createdAt": state.clock(),
+        "message": f"(service {service.name}) {text}",
+    }
+    service.events = [event, *service.events][:_MAX_EVENTS]
