@@ -307,6 +307,13 @@ class Run:
         """
         operations.stop(self._record, step, grace_s, wait=False)
 
+    def scale(self, step: str, children: int) -> int:
+        """Let another number of children work on a dynamic step, while the run goes on.
+
+        Returns how many there is room for at the same time.
+        """
+        return operations.scale(self._record, step, children).room
+
     def resume(self) -> None:
         """Continue an interrupted run. What is done or submitted already is not repeated."""
         self.notes += tuple(_start(operations.prepare_resume(self._record, detached=True)))

@@ -36,6 +36,7 @@ from batchyard.errors import (
     RunNotFoundError,
 )
 from batchyard.folder import RunFolder, runs_in
+from batchyard.pipeline import MAX_ARRAY_SIZE
 from batchyard.plan import Plan, RunPart
 from batchyard.quick_dataclasses import dataclass
 
@@ -260,6 +261,45 @@ def stop(
             return Stopped(state, has_ended=state is not RunState.RUNNING)
         _wait_until_stopped(run, job_ids if step else None, wait_s, sleep)
         return Stopped(run.overview().state)
+    finally:
+        run.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """What became of a request for another number of children."""
+
+    #: Children that were asked for.
+    children: int
+    #: Children that there is room for at the same time.
+    room: int
+
+
+def scale(record: RunRecord, step: str, children: int) -> Scaled:
+    """Let another number of children work on a dynamic step of a run that is not over.
+
+    Raises InputError for a step whose children have fixed commands, or that is over.
+    """
+    is_whole = isinstance(children, int) and not isinstance(children, bool)
+    if not (is_whole and 1 <= children <= MAX_ARRAY_SIZE):
+        raise InputError(
+            f"the number of children is {children!r}",
+            hint=f"write a whole number from 1 to {MAX_ARRAY_SIZE:,}",
+        )
+    record.plan.require_child(step)
+    if not record.plan.job(step).is_dynamic:
+        raise InputError(
+            f"step {step!r} is not dynamic: its children have fixed commands, or no list",
+            hint="write `share_out: dynamic` into the file before the next run",
+        )
+    run = record.open()
+    try:
+        overview = run.overview()
+        jobs = [job for job in overview.jobs if job.step == step]
+        if overview.state is not RunState.RUNNING or all(job.state.is_terminal for job in jobs):
+            what = f"step {step!r}" if overview.state is RunState.RUNNING else "the run"
+            raise InputError(f"{what} is over: no child of {step!r} starts any more")
+        return Scaled(children, run.scale(step, children))
     finally:
         run.close()
 

@@ -88,6 +88,11 @@ class PlannedJob:
         """Whether commands are handed out one after the other, to children that are free."""
         return self.has_list and self.share_out == shard.DYNAMIC
 
+    @property
+    def has_limit(self) -> bool:
+        """Whether the children that run at once are counted: `scale` can limit a dynamic step."""
+        return self.max_running is not None or self.is_dynamic
+
     def index_in_step(self, child: int) -> int:
         """Return the number of a child of this job in the step's array."""
         return child if self.indices is None else self.indices[child]
@@ -272,6 +277,11 @@ def find_misfits(
             texts = ", and for ".join(shortages.values())
             sentences.append(f"{place}step {job.step!r}: a child asks for {texts}")
     return sentences
+
+
+def find_limits(plan: Plan) -> dict[str, int]:
+    """Return step -> children that may run at once, of jobs that have a limit."""
+    return {job.step: job.max_running or job.size for job in plan.jobs if job.has_limit}
 
 
 def count_slots(plan: Plan, capacity: Resources) -> dict[str, int]:

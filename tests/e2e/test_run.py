@@ -278,6 +278,18 @@ def test_logs_of_failed_children_only(yard: Yard) -> None:
     assert yard("logs", "last", "--failed").stdout == "==> list:1 <==\nbad\n"
 
 
+def test_a_running_list_gets_more_children(yard: Yard) -> None:
+    gate = "touch began-{}; while [ ! -e go ]; do sleep 0.05; done"
+    yard.write("list.txt", "".join(f"{gate.format(number)}\n" for number in range(4)))
+    run = yard("run", "list.txt", "-j", "1", "--detach").stdout.strip()
+    yard.wait_for(lambda: list(yard.folder.glob("began-*")))
+    assert yard("scale", run, "list", "3").stdout == f"run {run}: list has 3 children now\n"
+    yard.wait_for(lambda: len(list(yard.folder.glob("began-*"))) == 3)
+    yard.write("go", "")
+    yard("status", run, "--watch")
+    assert len(list(yard.folder.glob("began-*"))) == 4
+
+
 def test_a_detached_run_goes_on_by_itself(yard: Yard) -> None:
     yard.write("list.txt", "until test -e go; do sleep 0.05; done; touch done\n")
     run = yard("run", "list.txt", "--detach").stdout.strip()

@@ -29,6 +29,7 @@ COMMAND_GROUPS = {
         "status": "Show the steps of a run and its first failures.",
         "commands": "List the commands of a run that have ended.",
         "logs": "Show the output of a run's children.",
+        "scale": "Change how many children work on a dynamic step.",
         "stop": "Stop a run, or one step of it.",
         "retry": "Start a new run of what failed or never ran.",
         "resume": "Resume a run whose process died.",

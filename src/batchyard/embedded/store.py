@@ -323,6 +323,17 @@ class Store:
                 self._db.execute("SELECT coalesce(max(id), 0) FROM stop_request").fetchone()[0]
             )
 
+    def scales(self) -> dict[str, int]:
+        """Return step -> children at once that another process has requested."""
+        with _map_errors(self._path):
+            rows = self._db.execute(
+                "SELECT key, value FROM run WHERE key >= 'scale/' AND key < 'scale0'"
+            ).fetchall()
+        return {key.removeprefix("scale/"): int(value) for key, value in rows}
+
+    def request_scale(self, step: str, children: int) -> None:
+        self.commit(values=[(f"scale/{step}", str(children))])
+
     def value(self, key: str) -> str | None:
         with _map_errors(self._path):
             row = self._db.execute("SELECT value FROM run WHERE key = ?", (key,)).fetchone()

@@ -539,6 +539,13 @@ class RunEngine(Protocol):
         change. An interrupted run can be stopped too.
         """
 
+    def scale(self, step: str, children: int) -> int:
+        """Let so many children of a dynamic step run at once; return how many there is room for.
+
+        Returns at once. More children start as soon as there is room. Of fewer, those that run end
+        after the command or the block that they have.
+        """
+
     def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
         """Download the files that the steps have written; return their number and folder.
 

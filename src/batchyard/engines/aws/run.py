@@ -212,6 +212,12 @@ class AwsRun:
         }
         return _STOP_WAIT_S if self._submission.stop(steps, reason) else 0.0
 
+    def scale(self, step: str, children: int) -> int:
+        raise InputError(
+            f"run {self._record.run_id} is on AWS, where the children of a step are fixed",
+            hint="`scale` is for runs on this machine",
+        )
+
     def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
         destination = folder or self._workspace_folder
         if destination is None:

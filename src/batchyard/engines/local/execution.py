@@ -10,12 +10,11 @@ from pathlib import Path
 from types import FrameType
 
 from batchyard import command_lengths
-from batchyard import plan as planning
 from batchyard.batch.changes import Change
 from batchyard.batch.jobs import Dependency, DependencyType, Job, JobState
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
-from batchyard.embedded import children, machine
+from batchyard.embedded import children
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.loop import Loop
 from batchyard.embedded.memory_use import MemoryUse
@@ -26,14 +25,10 @@ from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.engines.base import RunRecord, RunState, Watcher
 from batchyard.engines.local import reading
 from batchyard.engines.local.settings import LocalSettings
+from batchyard.engines.local.step_limits import StepLimits
 from batchyard.errors import from_os_error
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
-
-#: Open files that the process needs beside those of its children.
-_SPARE_FILES = 64
-#: The pipe and the file of the output, the pidfd; with docker two pipes to the shell.
-_FILES_PER_CHILD = 6
 
 
 class Execution:
@@ -60,8 +55,7 @@ class Execution:
         ``must_enter_workspace``: False if the run is only to be ended, without any command.
         """
         store, settings = self._store, self._settings
-        at_once = planning.max_concurrency(self._plan, settings.capacity)
-        machine.allow_open_files(at_once * _FILES_PER_CHILD + _SPARE_FILES)
+        limits = StepLimits(self._plan, settings.capacity, store)
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
         memory_use = MemoryUse(store.value("memory_use"))
@@ -72,13 +66,19 @@ class Execution:
             if store.value("executed_by") is not None:
                 runner.end_leftovers(settings.token)
             _enter(settings.workspace, must_enter_workspace)
-            scheduler, jobs, changes = self._restore()
+            scheduler, jobs, changes = self._restore(limits)
             loop = Loop(
                 scheduler,
                 runner,
                 store,
                 logs,
-                _RowWatcher(watcher, self._plan, memory_use, store),
+                _RowWatcher(
+                    watcher,
+                    self._plan,
+                    memory_use,
+                    store,
+                    lambda: limits.apply_requests(scheduler, children.ENVIRONMENT_NAME),
+                ),
                 last_request=last_request,
                 clock=self._clock,
             )
@@ -108,15 +108,15 @@ class Execution:
         self._store.commit(values=values)
 
     def _restore(
-        self,
+        self, limits: StepLimits
     ) -> tuple[Scheduler, list[tuple[Job, children.JobTasks, JobRow]], list[Change]]:
         """Return the scheduler as the last process left it, its jobs, and unrecorded changes."""
         rows = self._store.jobs()
         ids = {row.step: row.id for row in rows}
         scheduler = Scheduler(
             [Queue(children.QUEUE_NAME, (children.ENVIRONMENT_NAME,))],
-            [ComputeEnvironment(children.ENVIRONMENT_NAME, self._settings.capacity)],
-            {job.step: job.max_running for job in self._plan.jobs if job.max_running is not None},
+            [ComputeEnvironment(children.ENVIRONMENT_NAME, limits.capacity)],
+            limits.by_step,
             fail_fast=self._plan.fail_fast,
         )
         jobs = []
@@ -167,13 +167,23 @@ class Execution:
 class _RowWatcher:
     """Passes rows of the loop to a watcher, as values of the contract, and stores memory use."""
 
-    def __init__(self, watcher: Watcher, plan: Plan, memory_use: MemoryUse, store: Store) -> None:
+    def __init__(
+        self,
+        watcher: Watcher,
+        plan: Plan,
+        memory_use: MemoryUse,
+        store: Store,
+        apply_limits: Callable[[], None],
+    ) -> None:
+        """``apply_limits`` is called at each tick."""
+        self._apply_limits = apply_limits
         self._watcher = watcher
         self._plan = plan
         self._memory_use = memory_use
         self._store = store
 
     def on_tick(self, changed: Sequence[JobRow]) -> None:
+        self._apply_limits()
         if self._memory_use.has_changed:
             self._memory_use.has_changed = False
             self._store.commit(values=[("memory_use", self._memory_use.to_text())])
@@ -214,7 +224,7 @@ def _core_job(
         depends_on=dependencies,
         retry=planned.retry,
         timeout_s=planned.timeout_s,
-        consumables=((planned.step, 1),) if planned.max_running is not None else (),
+        consumables=((planned.step, 1),) if planned.has_limit else (),
         start_order=start_order,
     )
 

@@ -7,8 +7,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
 from batchyard.embedded import memory_use
 from batchyard.embedded.lock import Holder, RunLock, find_holder
@@ -30,7 +32,7 @@ from batchyard.engines.base import (
     Watcher,
     say_nothing,
 )
-from batchyard.engines.local import reading
+from batchyard.engines.local import reading, step_limits
 from batchyard.engines.local.settings import LocalSettings
 from batchyard.errors import InputError, OperationalError, RunLockedError
 from batchyard.plan import Plan, PlannedJob
@@ -144,6 +146,13 @@ class LocalRun:
         if self.holder is None:
             self._end_abandoned(job_ids, reason, grace_s)
         return grace_s + _STOP_SLACK_S
+
+    def scale(self, step: str, children: int) -> int:
+        self._store.request_scale(step, children)
+        plan, capacity = self._plan, self._settings.capacity
+        capacity = step_limits.fit_capacity(plan, capacity, self._store.scales())
+        job = replace(plan.job(step), max_running=children)
+        return planning.count_slots(replace(plan, jobs=(job,)), capacity)[step]
 
     def _end_abandoned(self, job_ids: Sequence[str], reason: str, grace_s: float) -> None:
         """Start a process that ends the run, since no process executes it."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
@@ -171,6 +173,12 @@ class MemoryRun:
         output = b"".join(c.data for c in chunks if c.attempt == command.child_attempt)
         stop = None if command.log_length is None else command.log_offset + command.log_length
         return output[command.log_offset : stop][-last_bytes if last_bytes else 0 :]
+
+    def scale(self, step: str, children: int) -> int:
+        self._simulation.scale(step, children)
+        settings: MemorySettings = self._record.settings
+        job = replace(self.plan.job(step), max_running=children)
+        return planning.count_slots(replace(self.plan, jobs=(job,)), settings.capacity)[step]
 
     def durations(self, step: str) -> Iterator[tuple[int, float]]:
         for command in self.commands(step):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from batchyard import plan as planning
 from batchyard.batch.changes import Change, JobSettled, Settled, Start, Stop
 from batchyard.batch.jobs import (
     Dependency,
@@ -104,6 +105,8 @@ class Simulation:
         self.commands: dict[tuple[str, int], CommandDetail] = {}
         self.chunks: list[LogChunk] = []
         self._was_stopped = False
+        #: Step -> children that may run at once.
+        self.limits = planning.find_limits(self.plan)
         self._running: dict[tuple[str, int], _Attempt] = {}
         #: (when a command ends, order of the commands, its attempt, its result).
         self._ends: list[tuple[int, int, _Attempt, Result]] = []
@@ -111,7 +114,7 @@ class Simulation:
         self._scheduler = Scheduler(
             [Queue(children.QUEUE_NAME, (children.ENVIRONMENT_NAME,))],
             [ComputeEnvironment(children.ENVIRONMENT_NAME, settings.capacity)],
-            {job.step: job.max_running for job in self.plan.jobs if job.max_running is not None},
+            dict(self.limits),
             fail_fast=self.plan.fail_fast,
         )
         self.jobs: dict[str, _SimulatedJob] = {}
@@ -130,6 +133,11 @@ class Simulation:
                 },
             )
             self._perform(self._scheduler.submit(self._core_job(job_id, planned, run_id)))
+
+    def scale(self, step: str, limit: int) -> None:
+        self._scheduler.change_consumable(step, limit - self.limits[step])
+        self.limits[step] = limit
+        self.advance()
 
     def advance(self) -> None:
         """Let commands run until all have ended, or only held ones are left."""
@@ -237,7 +245,7 @@ class Simulation:
             ),
             retry=planned.retry,
             timeout_s=planned.timeout_s,
-            consumables=((planned.step, 1),) if planned.max_running is not None else (),
+            consumables=((planned.step, 1),) if planned.has_limit else (),
         )
 
     def _begin(self, start: Start) -> None:

@@ -1,0 +1,120 @@
+"""`scale`: another number of children for a dynamic step, while the run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchyard import plan as planning
+from batchyard.api import Pipeline
+from batchyard.batch.jobs import Job, Outcome, Resources
+from batchyard.batch.queues import ComputeEnvironment, Queue
+from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded.store import Store
+from batchyard.engines.base import Offer
+from batchyard.engines.local.step_limits import StepLimits, fit_capacity
+from batchyard.engines.memory import HOLD, MemoryEngine
+from batchyard.errors import InputError
+from batchyard.pipeline import Pipeline as PipelineValue
+from batchyard.pipeline import Step
+from batchyard.shard import DYNAMIC
+
+FILE = """\
+name: rows
+steps:
+  - {name: a, commands: [x 0, x 1, x 2, x 3, x 4], share_out: dynamic, array: 2}
+  - {name: b, command: y}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    path = tmp_path / "rows.yaml"
+    path.write_text(FILE)
+    return Pipeline.load(path)
+
+
+def running(status: dict[str, object]) -> int:
+    steps = status["steps"]
+    assert isinstance(steps, list)
+    return int(steps[0]["running"])
+
+
+def test_more_children_start_where_there_is_room(pipeline: Pipeline) -> None:
+    engine = MemoryEngine({"a": HOLD})
+    run = pipeline.run(engine=engine, offer=Offer(cpus=4))
+    assert running(run.status()) == 2
+    assert run.scale("a", 3) == 3
+    assert running(run.status()) == 3
+    assert run.scale("a", 100) == 4, "there are four vCPUs"
+    assert running(run.status()) == 4
+
+
+@pytest.mark.parametrize("children", [0, -1, 10**7, True, 1.5, "2"])
+def test_the_number_of_children_must_be_one(pipeline: Pipeline, children: object) -> None:
+    run = pipeline.run(engine=MemoryEngine({"a": HOLD}))
+    with pytest.raises(InputError, match="the number of children is"):
+        run.scale("a", children)  # type: ignore[arg-type]
+
+
+def test_only_dynamic_steps_can_be_scaled(pipeline: Pipeline) -> None:
+    run = pipeline.run(engine=MemoryEngine({"a": HOLD}))
+    with pytest.raises(InputError, match="'b' is not dynamic"):
+        run.scale("b", 2)
+    with pytest.raises(InputError, match="has no step 'c'"):
+        run.scale("c", 2)
+
+
+def test_a_run_that_is_over_cannot_be_scaled(pipeline: Pipeline) -> None:
+    with pytest.raises(InputError, match="the run is over"):
+        pipeline.run(engine=MemoryEngine()).scale("a", 3)
+
+
+# -- this machine ----------------------------------------------------------------------------------
+
+
+def local_plan(count: int = 8, steps: int = 1) -> planning.Plan:
+    names = ("a", "b")[:steps]
+    commands = tuple(f"x {number}" for number in range(count))
+    made = [Step(name, commands=commands, share_out=DYNAMIC, array=2) for name in names]
+    return planning.with_child_per_command(planning.make(PipelineValue("p", tuple(made))))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "state.db", create=True)
+
+
+def test_a_request_of_another_process_changes_the_scheduler(store: Store) -> None:
+    plan = local_plan()
+    limits = StepLimits(plan, Resources(2, 4096), store)
+    scheduler = Scheduler(
+        [Queue("q", ("e",))], [ComputeEnvironment("e", limits.capacity)], limits.by_step
+    )
+    resources = plan.job("a").resources
+    scheduler.submit(Job("a", "a", "q", resources, array_size=8, consumables=(("a", 1),)))
+    assert len(scheduler.place()) == 2
+    store.request_scale("a", 5)
+    limits.apply_requests(scheduler, "e")
+    assert len(scheduler.place()) == 3
+    store.request_scale("a", 1)
+    limits.apply_requests(scheduler, "e")
+    for child in range(4):
+        scheduler.attempt_ended("a", child, Outcome(0))
+    assert not scheduler.place(), "the last of the five still runs"
+    scheduler.attempt_ended("a", 4, Outcome(0))
+    assert len(scheduler.place()) == 1
+
+
+def test_a_resumed_run_keeps_the_number(store: Store) -> None:
+    store.request_scale("a", 3)
+    limits = StepLimits(local_plan(), Resources(2, 1024), store)
+    assert (limits.by_step, limits.capacity) == ({"a": 3}, Resources(3, 1536))
+
+
+def test_the_capacity_grows_only_for_a_run_of_one_step() -> None:
+    capacity = Resources(2, 1024)
+    assert fit_capacity(local_plan(), capacity, {"a": 100}) == Resources(8, 4096)
+    assert fit_capacity(local_plan(), capacity, {"a": 1}) == capacity
+    assert fit_capacity(local_plan(steps=2), capacity, {"a": 100}) == capacity
