@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "command_records": ("command_texts", "status", "engines", *PURE),
     "status": ("command_texts", "engines", "batch", *PURE),
     "earlier_runs": ("runs", "engines", *PURE),
-    "operations": ("earlier_runs", "runs", "engines", *PURE),
+    "operations": ("command_records", "earlier_runs", "runs", "engines", *PURE),
     "api": ("operations", "command_records", "status", "engines", "cost", *PURE),
     "report": ("status", "engines", "batch", *PURE),
     "emulator": ("embedded", "batch", "cfn_yaml", "cfn_conditions", *PURE),
