@@ -131,9 +131,11 @@ class Pipeline:
         environment: str | None = None,
         on_demand: bool = False,
         home: str | Path | None = None,
+        commands: bool = False,
     ) -> dict[str, Any]:
         """Return what ``run`` would do, in the shape of `batchyard plan --json`.
 
+        ``commands``: with the commands that would run, as `plan --commands`.
         On AWS, ``requests`` has the requests that ``run`` would send. Raises InputError for a plan
         that AWS Batch would refuse.
         """
@@ -143,7 +145,8 @@ class Pipeline:
             on_demand=on_demand,
         )
         used_engine = _load_engine(engine)
-        return operations.preview(used_engine, request).to_json(used_engine.name)
+        preview = operations.preview(used_engine, request)
+        return preview.to_json(used_engine.name, with_commands=commands)
 
     def run(
         self,
@@ -346,7 +349,7 @@ class Run:
             memory_mib=memory_mib if limit_memory_mib is None else limit_memory_mib,
             on_demand=on_demand,
             workspace=None if workspace is None else str(workspace),
-            part=operations.find_part(
+            part=command_records.find_part(
                 self._record, step, index, None if command is None else str(command)
             ),
         )

@@ -8,7 +8,7 @@ from typing import Any
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import CommandDetail, RunEngine, RunRecord
 from batchyard.errors import InputError
-from batchyard.plan import PlannedJob
+from batchyard.plan import PlannedJob, RunPart
 from batchyard.quick_dataclasses import dataclass
 from batchyard.status import iso
 
@@ -73,6 +73,26 @@ def find_command(record: RunRecord, engine: RunEngine, name: str) -> CommandDeta
             hint="`batchyard logs` shows the output of children that still run",
         )
     return command
+
+
+def find_part(
+    record: RunRecord, step: str | None, index: int | None, command: str | None
+) -> RunPart | None:
+    """Return the part of a run that a user names; None for the whole run.
+
+    ``command``: as ``name`` of ``find_command``. Raises InputError.
+    """
+    if command is not None:
+        if step is not None:
+            raise InputError(
+                "a command is a part of its own", hint="leave STEP out, and write STEP:NUMBER"
+            )
+        step, number = parse_name(record, command)
+        return RunPart(step, command=number)
+    if step is None:
+        return None
+    record.plan.require_child(step, index)
+    return RunPart(step, index)
 
 
 def parse_name(record: RunRecord, name: str) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from batchyard import earlier_runs, engines, runs
+from batchyard import earlier_runs, engines, planned_commands, runs
 from batchyard import plan as planning
 from batchyard.command_lengths import Expectation
 from batchyard.engines.base import (
@@ -37,7 +37,8 @@ from batchyard.errors import (
 )
 from batchyard.folder import RunFolder, runs_in
 from batchyard.pipeline import MAX_ARRAY_SIZE
-from batchyard.plan import Plan, RunPart
+from batchyard.plan import Plan
+from batchyard.planned_commands import PlannedCommand
 from batchyard.quick_dataclasses import dataclass
 
 _STOP_REASON = "stopped by the user"
@@ -124,8 +125,10 @@ class Preview:
     requests: Sequence[ServiceRequest] = ()
     #: Step -> when its commands are expected to end, where earlier runs tell how long they take.
     expectations: Mapping[str, Expectation] = field(default_factory=dict)
+    #: The commands that would run, which can be read once.
+    commands: Iterable[PlannedCommand] = ()
 
-    def to_json(self, engine: str) -> dict[str, Any]:
+    def to_json(self, engine: str, *, with_commands: bool = False) -> dict[str, Any]:
         """Return the JSON of `batchyard plan --json`; ``engine`` is the engine's name."""
         requests = [
             {
@@ -135,7 +138,10 @@ class Preview:
             }
             for request in self.requests
         ]
-        return planning.describe(self.plan, engine, requests, self.expectations)
+        document = planning.describe(self.plan, engine, requests, self.expectations)
+        if with_commands:
+            document["commands"] = [planned_commands.to_json(entry) for entry in self.commands]
+        return document
 
 
 def preview(engine: Engine, request: RunRequest) -> Preview:
@@ -150,9 +156,35 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
     except BatchyardError as exc:
         if engine.name != engines.DEFAULT:
             raise
-        return Preview(request.plan, (exc.message, *([exc.hint] if exc.hint else [])))
+        return Preview(
+            request.plan,
+            (exc.message, *([exc.hint] if exc.hint else [])),
+            commands=planned_commands.of_new_run(request.plan, claims=True),
+        )
     expectations = earlier_runs.find_expectations(prepared.plan, prepared.slots, request.home)
-    return Preview(prepared.plan, prepared.notes, engine.list_requests(prepared), expectations)
+    return Preview(
+        prepared.plan,
+        prepared.notes,
+        engine.list_requests(prepared),
+        expectations,
+        planned_commands.of_new_run(prepared.plan, claims=engine.claims_commands),
+    )
+
+
+def preview_retry(old: RunRecord, request: RetryRequest | None = None) -> Preview:
+    """Return what a retry would do. Nothing is recorded or sent. Raises as ``begin_retry``."""
+    request = request or RetryRequest()
+    notes: list[str] = []
+    prepared = old.engine.prepare_retry(old, request, notes.append)
+    commands = planned_commands.of_retry(old, prepared.plan, prepared.commands_done, request.part)
+    requests = old.engine.list_requests(prepared)
+    return Preview(prepared.plan, (*notes, *prepared.notes), requests, commands=commands)
+
+
+def preview_resume(record: RunRecord) -> Preview:
+    """Return what a resume would do: all that is not done. Raises as ``prepare_resume``."""
+    prepare_resume(record)
+    return Preview(record.plan, commands=planned_commands.of_resume(record))
 
 
 def _limit_at_once(request: RunRequest) -> RunRequest:
@@ -174,28 +206,6 @@ def begin_retry(
     prepared = replace(prepared, plan=earlier_runs.with_lengths_of(old, prepared.plan))
     file = Path(old.file) if old.file else None
     return runs.begin(old.home, old.engine, prepared, file=file, retry_of=old.run_id)
-
-
-def find_part(
-    record: RunRecord, step: str | None, index: int | None, command: str | None
-) -> RunPart | None:
-    """Return the part of a run that a user names; None for the whole run.
-
-    ``command``: as in ``command_records.find_command``. Raises InputError.
-    """
-    if command is not None:
-        from batchyard import command_records
-
-        if step is not None:
-            raise InputError(
-                "a command is a part of its own", hint="leave STEP out, and write STEP:NUMBER"
-            )
-        step, number = command_records.parse_name(record, command)
-        return RunPart(step, command=number)
-    if step is None:
-        return None
-    record.plan.require_child(step, index)
-    return RunPart(step, index)
 
 
 def prepare_resume(

@@ -376,6 +376,13 @@ def describe(
     }
 
 
+def count_commands(job: PlannedJob) -> int:
+    """Return the number of commands of the job's children."""
+    if job.indices is None and job.only_command is None:
+        return job.command_count
+    return sum(len(job.commands_of(child)) for child in range(job.size))
+
+
 def to_json(plan: Plan) -> dict[str, Any]:
     """Return the JSON of a plan without its lists, for the record of a run."""
     jobs = []
@@ -523,13 +530,10 @@ def _evaluations(rule: ExitRule, action: Action) -> list[EvaluateOnExit]:
 
 
 def _describe_job(job: PlannedJob, expectation: Expectation | None) -> dict[str, Any]:
-    command_count = job.command_count
-    if job.indices:
-        command_count = sum(len(job.commands_of(child)) for child in range(job.size))
     return {
         "step": job.step,
         "size": job.size,
-        "commands": command_count,
+        "commands": count_commands(job),
         "share_out": job.share_out if job.has_list else None,
         "cpus": job.resources.vcpus,
         "memory_mib": job.resources.memory_mib,

@@ -73,7 +73,7 @@ class Failure:
         """Why the child or command failed, in one line."""
         if self.command is None or self.command.exit_code is None:
             return explain_failure(self.attempt)
-        return _explain_exit_code(self.command.exit_code)
+        return explain_exit_code(self.command.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +330,11 @@ def explain_failure(attempt: AttemptDetail) -> str:
         return attempt.reason
     if attempt.exit_code is None or attempt.status_reason != StatusReason.EXITED:
         return attempt.status_reason
-    return _explain_exit_code(attempt.exit_code)
+    return explain_exit_code(attempt.exit_code)
 
 
-def _explain_exit_code(exit_code: int) -> str:
+def explain_exit_code(exit_code: int) -> str:
+    """Return the exit code, with its meaning if shells or the kernel give it one."""
     meaning = _EXIT_CODES.get(exit_code)
     return f"exit code {exit_code}" + (f": {meaning}" if meaning else "")
 

@@ -108,3 +108,21 @@ def test_one_command_or_child_is_repeated_as_asked(yard: Yard) -> None:
         assert (yard.folder / "ran").read_text().split() == [str(number) for number in numbers]
         assert {command["command"] for command in yard.json("commands", "last")} >= set(numbers)
     assert "leave STEP out" in yard("retry", run, "list", "--command", "3", code=2).stderr
+
+
+def test_what_a_resume_would_run(yard: Yard) -> None:
+    yard.write("list.txt", "echo first\nexit 3\ntouch on; sleep 600\necho last\n")
+    process = yard.start("run", "list.txt", "-j", "1")
+    yard.wait_for((yard.folder / "on").exists)
+    yard.wait_for(lambda: len(yard.json("commands", "last")) == 2)
+    process.kill()
+    process.wait()
+    plan = yard.json("plan", "--resume", "last", "--reasons")
+    assert [(entry["command"], entry["reason"]) for entry in plan["commands"]] == [
+        (2, "not done: never ran"),
+        (3, "not done: never ran"),
+    ]
+    assert "one of FILE, --retry RUN and --resume RUN" in yard("plan", code=2).stderr
+    shown = yard("plan", "list.txt", "--commands").stdout
+    assert "list:3       3  echo last" in shown
+    yard("stop", "last")

@@ -9,28 +9,45 @@ import click
 from batchyard import engines, operations
 from batchyard import plan as planning
 from batchyard.cli import pipelines, render
-from batchyard.cli.options import example, home_option_for, json_option, print_json
+from batchyard.cli.options import (
+    example,
+    find_run,
+    home_option_for,
+    json_option,
+    print_json,
+)
 from batchyard.engines.base import RunRequest
+from batchyard.errors import InputError
 from batchyard.folder import home_beside
+from batchyard.operations import Preview
 
 
 @click.command(
     epilog=example(
         "batchyard plan pipeline.yaml",
-        "batchyard plan commands.txt -j 8",
+        "batchyard plan commands.txt -j 8 --commands",
+        "batchyard plan --retry last --reasons",
         "batchyard plan pipeline.yaml --engine aws --env lab",
     )
 )
-@click.argument("file", type=click.Path())
+@click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
+@click.option("--retry", metavar="RUN", help="Show what `retry RUN` would do.")
+@click.option("--resume", metavar="RUN", help="Show what `resume RUN` would do.")
+@click.option("--commands", is_flag=True, help="List the commands that would run.")
+@click.option("--reasons", is_flag=True, help="List the commands, and why each would run.")
 @pipelines.engine_flags
 @pipelines.pipeline_flags
 @home_option_for(
-    "The .batchyard folder with the environments (default: $BATCHYARD_HOME, or the one beside"
-    " FILE)."
+    "The .batchyard folder with the runs and environments (default: $BATCHYARD_HOME, or the one"
+    " beside FILE)."
 )
 @json_option
 def command(
-    file: str,
+    file: str | None,
+    retry: str | None,
+    resume: str | None,
+    commands: bool,
+    reasons: bool,
     engine: str,
     env: str | None,
     on_demand: bool,
@@ -43,8 +60,31 @@ def command(
     FILE is a pipeline (.yaml, .yml or .json), or a plain list: any other file, a pipe, or `-`, with
     one shell command a line. Prints the steps with their children, commands and resources, in
     order. With `--engine aws`, also prints the requests that `run` would send to AWS Batch; none is
-    sent.
+    sent. With --retry or --resume instead of FILE: what these commands would do.
     """
+    if [file, retry, resume].count(None) != 2:
+        raise InputError(
+            "what is to be planned?", hint="give one of FILE, --retry RUN and --resume RUN"
+        )
+    if file is not None:
+        preview = _preview_file(file, engine, env, on_demand, home, flags)
+    else:
+        record = find_run(home, str(retry or resume), env)
+        engine = record.engine.name
+        preview = operations.preview_retry(record) if retry else operations.preview_resume(record)
+    with_commands = commands or reasons
+    if as_json:
+        print_json(preview.to_json(engine, with_commands=with_commands))
+    else:
+        _print(preview, with_commands=with_commands, with_reasons=reasons)
+    for note in preview.notes:
+        click.echo(f"note: {note}", err=True)
+    return 0
+
+
+def _preview_file(
+    file: str, engine: str, env: str | None, on_demand: bool, home: str | None, flags: Any
+) -> Preview:
     source = pipelines.load_source(file, flags)
     pipelines.print_source_notes(source)
     request = RunRequest(
@@ -55,16 +95,13 @@ def command(
         environment=env,
         on_demand=on_demand,
     )
-    preview = operations.preview(engines.load(engine), request)
-    if as_json:
-        print_json(preview.to_json(engine))
-    else:
-        lines = [
-            *render.plan_lines(preview.plan),
-            *render.expectation_lines(preview.expectations),
-            *render.request_lines(preview.requests),
-        ]
-        click.echo("\n".join(lines))
-    for note in preview.notes:
-        click.echo(f"note: {note}", err=True)
-    return 0
+    return operations.preview(engines.load(engine), request)
+
+
+def _print(preview: Preview, *, with_commands: bool, with_reasons: bool) -> None:
+    lines = [*render.plan_lines(preview.plan), *render.expectation_lines(preview.expectations)]
+    click.echo("\n".join(lines))
+    if with_commands:
+        click.echo("\n".join(["", *render.command_lines(preview.commands, with_reasons)]))
+    for line in render.request_lines(preview.requests):
+        click.echo(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -11,7 +11,8 @@ from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.cli.tables import table
 from batchyard.command_lengths import Expectation
 from batchyard.engines.base import AttemptDetail, RunState, ServiceRequest
-from batchyard.plan import Plan, PlannedJob
+from batchyard.plan import Plan, PlannedJob, count_commands
+from batchyard.planned_commands import PlannedCommand
 from batchyard.status import MAX_FAILURES, Failure, RunStatus, StepStatus, explain_excess
 from batchyard.units import format_duration, format_memory, pluralize, show_controls
 
@@ -133,6 +134,21 @@ def expectation_lines(expectations: Mapping[str, Expectation]) -> list[str]:
     return ["", *lines] if lines else []
 
 
+def command_lines(commands: Iterable[PlannedCommand], with_reasons: bool) -> list[str]:
+    """Return a table of the commands that would run, with their whole texts."""
+    head = ["command", "child", *(["why"] if with_reasons else []), ""]
+    rows = [
+        [
+            f"{command.step}:{command.number}",
+            "-" if command.index is None else str(command.index),
+            *([command.reason] if with_reasons else []),
+            show_controls(command.text),
+        ]
+        for command in commands
+    ]
+    return table(head, rows, right=frozenset({1}))
+
+
 def request_lines(requests: Sequence[ServiceRequest]) -> list[str]:
     """Return the requests that a run would send, each as the operation and its JSON."""
     lines = []
@@ -174,11 +190,12 @@ def _plan_row(job: PlannedJob) -> tuple[str, ...]:
 
 def _command_counts(job: PlannedJob) -> str:
     """Return the number of commands of the job, and of each child."""
+    total = count_commands(job)
     if job.is_dynamic:
-        return f"{job.command_count} (dynamic)"
+        return f"{total} (dynamic)"
     counts = sorted({len(job.commands_of(child)) for child in {0, job.size // 2, job.size - 1}})
     per_child = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
-    return f"{job.command_count} ({per_child} a child)" if job.size > 1 else str(job.command_count)
+    return f"{total} ({per_child} a child)" if job.size > 1 else str(total)
 
 
 def _excess_lines(status: RunStatus) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from batchyard import operations
+from batchyard import command_records, operations
 from batchyard.cli.options import (
     continuation_options,
     example,
@@ -71,7 +71,7 @@ def command(
         memory_mib=limit_memory,
         workspace=workspace,
         on_demand=on_demand,
-        part=operations.find_part(record, *parse_child(child, record.plan), command_name),
+        part=command_records.find_part(record, *parse_child(child, record.plan), command_name),
     )
     retried = operations.begin_retry(record, request, lambda text: click.echo(text, err=True))
     return carry_out(retried, detach=detach, as_json=as_json)

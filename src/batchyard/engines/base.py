@@ -624,6 +624,8 @@ class Engine(Protocol):
     name: str
     #: Whether runs are recorded in a `.batchyard` folder, for other processes.
     is_recorded: bool
+    #: Whether the commands of dynamic steps belong to no child: children claim them at run time.
+    claims_commands: bool
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         """Fit a plan to the engine. Raises InputError for a run that could never succeed there."""

@@ -37,6 +37,7 @@ from batchyard.plan import RunPart
 class AwsEngine:
     name = "aws"
     is_recorded = True
+    claims_commands = True
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)
@@ -51,7 +52,9 @@ class AwsEngine:
         unfinished = run.unfinished()
         if run.answer_source:
             say(run.answer_source)
-        repetition = select_jobs(run.load_lists(), unfinished, request.part, claims=True)
+        repetition = select_jobs(
+            run.load_lists(), unfinished, request.part, claims=self.claims_commands
+        )
         plan = repetition.plan
         if not plan.jobs:
             raise _nothing_to_retry(old.run_id, state, request.part)

@@ -26,6 +26,7 @@ from batchyard.errors import InputError
 class LocalEngine:
     name = "local"
     is_recorded = True
+    claims_commands = False
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)

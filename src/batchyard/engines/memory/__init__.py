@@ -52,6 +52,8 @@ class MemoryEngine:
 
     name = "memory"
 
+    claims_commands = False
+
     def __init__(self, script: Script | None = None, *, is_recorded: bool = False) -> None:
         """``is_recorded``: also write run.json to a `.batchyard` folder, as other engines do."""
         self.script: Script = script if script is not None else {}
