@@ -114,14 +114,24 @@ MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
 @cache
+def imports(module: str) -> set[str]:
+    """The full names of the modules that it imports, wherever the statement stands."""
+    return find_imports(module, ast.walk(tree_of(module)))
+
+
+@cache
+def imports_at_once(module: str) -> set[str]:
+    """Those of its own top level: what happens when the module is imported."""
+    return find_imports(module, iter(tree_of(module).body))
+
+
 def tree_of(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
-def imports(module: str, nodes: Iterator[ast.AST] | None = None) -> set[str]:
-    """The full names of the modules that it imports, wherever the statement stands."""
+def find_imports(module: str, nodes: Iterator[ast.AST]) -> set[str]:
     found: set[str] = set()
-    for node in nodes or ast.walk(tree_of(module)):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -131,11 +141,6 @@ def imports(module: str, nodes: Iterator[ast.AST] | None = None) -> set[str]:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in MODULES else node.module for name in names}
     return found
-
-
-def imports_at_once(module: str) -> set[str]:
-    """Those of its own top level: what happens when the module is imported."""
-    return imports(module, iter(tree_of(module).body))
 
 
 def room_of(module: str) -> str:
