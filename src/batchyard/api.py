@@ -206,9 +206,8 @@ class Pipeline:
 
         return market.price_types(
             offers.resources_of_step(self.model, step),
+            market.AwsMarket(region, profile),
             architecture=architecture,
-            region=region,
-            profile=profile,
             limit=limit,
         ).to_json()
 
@@ -302,6 +301,12 @@ class Run:
             self._record, step, failed_only=failed, order=order
         )
         return [command_records.to_json(command) for command in commands]
+
+    def cost(self, *, region: str | None = None, profile: str | None = None) -> dict[str, Any]:
+        """Return what the run would have cost on EC2, in the shape of `batchyard cost --json`."""
+        from batchyard.cost import market, run_cost
+
+        return run_cost.cost_of_run(self._record, market.AwsMarket(region, profile)).to_json()
 
     def stop(self, grace_s: float = DEFAULT_GRACE_S, *, step: str | None = None) -> None:
         """Ask for the end of the run, also of one whose process died; ``wait`` waits for it.

@@ -52,8 +52,9 @@ COMMAND_GROUPS = {
     "AWS Batch on localhost": {
         "emulate": "Serve the API of AWS Batch here, and run its jobs.",
     },
-    "Prices": {
+    "Cost": {
         "prices": "List instance types that can run a step, with prices.",
+        "cost": "Show what a run would have cost on EC2 instances.",
     },
     "Diagnosis": {
         "doctor": "Find out why a job is stuck or a host does not work.",

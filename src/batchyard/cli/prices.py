@@ -87,7 +87,7 @@ def command(
         needed = Resources(cpus or 1, memory or 512, gpus or 0)
     else:
         needed = _read_step(place, settings)
-    offers = market.price_types(needed, architecture=architecture, limit=limit)
+    offers = market.price_types(needed, market.AwsMarket(), architecture=architecture, limit=limit)
     if as_json:
         print_json(offers.to_json())
         return

@@ -93,19 +93,18 @@ class Offers:
 
 def price_types(
     needed: Resources,
+    market: Market,
     *,
     architecture: str = X86,
-    region: str | None = None,
-    profile: str | None = None,
     limit: int | None = DEFAULT_LIMIT,
 ) -> Offers:
     """Return the cheapest types that can run a child with these resources, at today's prices.
 
-    ``region`` and ``profile``: those of AWS, by default of its configuration. Raises InputError
-    if no type is large enough, and OperationalError if none of them has a known price.
+    Raises InputError if no type is large enough, and OperationalError if none of them has a known
+    price.
     """
     types = select_types(needed, architecture)
-    offers = find_offers(types, AwsMarket(region, profile), datetime.now(UTC), limit)
+    offers = find_offers(types, market, datetime.now(UTC), limit)
     if not offers.offers:
         names = ", ".join(listed.name for listed in types[:_MAX_NAMES])
         raise OperationalError(
