@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ecs_tasks_of_tests import describe, register, run, shell, wait_for
+from ecs_tasks_of_tests import (
+    describe,
+    log_lines,
+    logging_to,
+    register,
+    run,
+    shell,
+    wait_for,
+)
 from emulator_endpoint import Endpoint, until
 
 FOREVER = shell("while :; do sleep 0.05; done")
@@ -234,3 +242,71 @@ def test_failures_can_be_ordered(ecs: Any, faults: Any) -> None:
     assert container["reason"].startswith("CannotPullContainerError: ")
     assert "exitCode" not in container
     assert describe(ecs, task["taskArn"])["desiredStatus"] == "STOPPED"
+
+
+# -- reclaims and events --------------------------------------------------------------------------
+
+
+def reclaim(endpoint: Endpoint, arn: str, notice_s: float) -> Any:
+    body = json.dumps({"jobId": arn, "notice": notice_s}).encode()
+    with urllib.request.urlopen(f"{endpoint.url}/_batchyard/reclaim", body) as answer:
+        return json.load(answer)
+
+
+def test_a_task_sees_the_notice_and_ends_with_its_instance(endpoint: Endpoint, ecs: Any) -> None:
+    ecs.create_cluster(clusterName="reclaimed")
+    launch(endpoint, "reclaimed", "g4dn.xlarge")
+    command = shell(
+        "here=$AWS_EC2_METADATA_SERVICE_ENDPOINT/latest; "
+        "header='X-aws-ec2-metadata-token-ttl-seconds: 600'; "
+        'header="X-aws-ec2-metadata-token: $(curl -s -X PUT -H "$header" $here/api/token)"; '
+        'until curl -sf -H "$header" $here/meta-data/spot/instance-action; do sleep 0.05; done; '
+        'curl -s -H "$header" $here/meta-data/instance-type; echo; sleep 600'
+    )
+    group = "/ecs/reclaimed"
+    register(ecs, "reclaimed", {"command": command, "logConfiguration": logging_to(group)})
+    until(lambda: instances_of(ecs, "reclaimed"), bool)
+    arn = run(ecs, "reclaimed", cluster="reclaimed")
+    wait_for(ecs, arn, "RUNNING")
+    instance_id = reclaim(endpoint, arn, 600)["instanceId"]
+    assert [entry["status"] for entry in instances_of(ecs, "reclaimed")] == ["DRAINING"]
+    until(
+        lambda: "".join(log_lines(endpoint, group, arn)),
+        lambda text: '"terminate"' in text and "g4dn.xlarge" in text,
+    )
+    reclaim(endpoint, arn, 0)
+    task = wait_for(ecs, arn, "STOPPED")
+    assert task["stoppedReason"] == f"Host EC2 (instance {instance_id}) terminated."
+    assert "exitCode" not in task["containers"][0]
+
+
+def test_the_states_of_a_task_are_events(endpoint: Endpoint, ecs: Any) -> None:
+    queue = endpoint.client("sqs").create_queue(QueueName="states")["QueueUrl"]
+    events = endpoint.client("events")
+    events.put_rule(
+        Name="states",
+        EventPattern=json.dumps({"source": ["aws.ecs"], "detail": {"group": ["family:told"]}}),
+    )
+    target = "arn:aws:sqs:us-east-1:123456789012:states"
+    events.put_targets(Rule="states", Targets=[{"Id": "1", "Arn": target}])
+    ecs.create_cluster(clusterName="told")
+    ecs.register_container_instance(cluster="told")
+    register(ecs, "told", {"command": shell("exit 4")})
+    arn = run(ecs, "told", cluster="told")
+    seen: list[Any] = []
+
+    def receive() -> list[Any]:
+        answer = endpoint.client("sqs").receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+        seen.extend(json.loads(message["Body"]) for message in answer.get("Messages", []))
+        return seen
+
+    until(receive, lambda seen: any(e["detail"]["lastStatus"] == "STOPPED" for e in seen))
+    details = [event["detail"] for event in seen]
+    states = [detail["lastStatus"] for detail in details if detail["lastStatus"] != "STOPPING"]
+    assert states == ["PENDING", "RUNNING", "STOPPED"]
+    versions = [detail["version"] for detail in details]
+    assert versions == sorted(set(versions))
+    assert {detail["taskArn"] for detail in details} == {arn}
+    assert details[-1]["containers"][0]["exitCode"] == 4
+    assert details[-1]["stopCode"] == "EssentialContainerExited"
+    assert "stopCode" not in details[0]

@@ -238,7 +238,8 @@ def command(
     help="Token of the endpoint, if it has one (default: $BATCHYARD_EMULATE_TOKEN).",
 )
 def reclaim(job_id: str, notice: float, endpoint: str, token: str | None) -> None:
-    """Reclaim the host of a running job or child, as EC2 Spot does: a notice, then the end."""
+    """Reclaim the host of a running job, child or ECS task, as EC2 Spot does: a notice, then the
+    end. An ECS task is named by its id or ARN."""
     import http.client
     import json
     import urllib.error

@@ -186,8 +186,10 @@ class Endpoint:
 
     def _find_host_in_regions(self, host_id: str) -> tuple[str, hosts.Instance | None]:
         for state in self._regions.states():
-            instance = hosts.find_instance(state, host_id) or hosts.find_own_instance(
-                state, host_id
+            instance = (
+                hosts.find_instance(state, host_id)
+                or hosts.find_own_instance(state, host_id)
+                or hosts.find_ecs_instance(state, host_id)
             )
             if instance is not None or hosts.is_task(state, host_id):
                 return state.region, instance

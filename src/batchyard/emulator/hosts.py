@@ -67,6 +67,24 @@ def find_instance(state: EndpointState, host_id: str) -> Instance | None:
     return None
 
 
+def find_ecs_instance(state: EndpointState, host_id: str) -> Instance | None:
+    """Return an instance that runs tasks of ECS; None for any other id."""
+    instance = state.ecs.instances.get(host_id)
+    if instance is None or not instance.type_name:
+        return None
+    return Instance(
+        instance_id=instance.ec2_id,
+        type_name=instance.type_name,
+        environment={},
+        subnet="",
+        zone=instance.zone,
+        is_spot=instance.is_spot,
+        registered=state.machine,
+        free=state.machine,
+        launched_s=instance.registered_s,
+    )
+
+
 def is_task(state: EndpointState, task_id: str) -> bool:
     """Return whether a task of this region has the id."""
     key = names.parse_task_id(task_id, state.salt)

@@ -18,6 +18,7 @@ from batchyard.batch.fleets import Host
 from batchyard.embedded.runner import Task
 from batchyard.emulator import hosts, names
 from batchyard.emulator.api_errors import InvalidRequestError
+from batchyard.emulator.ecs import interruptions
 from batchyard.emulator.regions import Regions
 from batchyard.emulator.state import JOB, Document, EndpointState
 
@@ -63,15 +64,23 @@ class Reclaims:
     def time_of(self, host_id: str) -> float | None:
         """Return when a host is reclaimed, in seconds since 1970; None if no reclaim is due."""
         reclaim = self._reclaims.get(host_id)
-        return None if reclaim is None else reclaim.at_s
+        if reclaim is not None:
+            return reclaim.at_s
+        instances = (state.ecs.instances.get(host_id) for state in self._regions.states())
+        return next((instance.reclaimed_at_s for instance in instances if instance), None)
 
     def announce(self, job_id: str, notice_s: float) -> Document:
-        """Reclaim the host of a running job or child after ``notice_s`` seconds.
+        """Reclaim the host of a running job, child or task of ECS after ``notice_s`` seconds.
 
-        Raises InvalidRequestError if the job or child is not running.
+        ``job_id``: the id of a job or child, or the id or ARN of a task. Raises InvalidRequestError
+        if it is not running.
         """
         if not 0 <= notice_s <= _MAX_NOTICE_S:
             raise InvalidRequestError(f"notice must be between 0 and {_MAX_NOTICE_S:.0f} seconds")
+        for state in self._regions.states():
+            ecs_task = interruptions.find_task(state, job_id)
+            if ecs_task is not None:
+                return interruptions.announce(state, ecs_task, notice_s)
         parent, index = names.split_child_id(job_id)
         state = self._regions.state_of_job(parent) or self._state
         _check_child(state.get(JOB, parent), job_id, index)
@@ -112,6 +121,12 @@ class Reclaims:
                 if is_new and self._at_random.chooses(elapsed_s):
                     reclaim = self._due_in(self._at_random.notice_s, host.host_id, host)
                     self._reclaims[host.host_id] = reclaim
+        for state in self._regions.states():
+            for instance in state.ecs.instances.values():
+                is_new = instance.is_spot and instance.reclaimed_at_s is None
+                if is_new and self._at_random.chooses(elapsed_s):
+                    notice_s = self._at_random.notice_s
+                    interruptions.announce_for_instance(state, instance, notice_s)
 
     def end_due(self) -> None:
         """End the hosts whose notice is over, with all their jobs."""

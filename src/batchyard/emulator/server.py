@@ -28,6 +28,7 @@ from batchyard.emulator.docker_flags import Volume
 from batchyard.emulator.ecs.container_tasks import EcsContainerTasks
 from batchyard.emulator.ecs.job_members import TASK_ID
 from batchyard.emulator.ecs.records import EcsState
+from batchyard.emulator.ecs.task_events import TaskEvents
 from batchyard.emulator.endpoint import Endpoint
 from batchyard.emulator.faults import OBSERVER_KEY, FaultInjector, FaultSettings
 from batchyard.emulator.http_application import METADATA_PATH, HttpApplication
@@ -191,7 +192,13 @@ def _serve(
             )
             sender = moto_events.EventSender(report)
             events = RegionalJobEvents(regions, sender.has_rules, sender.send)
-            reporter.attach(regions, endpoint.on_tick, events.on_changes)
+            task_events = TaskEvents(regions, sender.has_rules, sender.send)
+
+            def on_tick() -> None:
+                endpoint.on_tick()
+                task_events.on_tick()
+
+            reporter.attach(regions, on_tick, events.on_changes)
             moto_adapter.use_batch(endpoint.perform_batch)
             moto_adapter.use_ecs(endpoint.perform_ecs)
             moto_adapter.use_endpoint(address, options.token or OBSERVER_KEY)

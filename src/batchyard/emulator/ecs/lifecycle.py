@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow
@@ -20,17 +20,14 @@ from batchyard.emulator.state import Document, EndpointState
 #: ECS shows stopped tasks for about an hour.
 _KEPT_S = 3600
 
-#: Called with each task that may have a new state.
-OnTask = Callable[[EndpointState, EcsTask], None]
 
-
-def advance(state: EndpointState, on_task: OnTask = lambda state, task: None) -> None:
+def advance(state: EndpointState) -> None:
+    """Bring all tasks, instances and services of a region to where they are now."""
     booting = instances.join_new_instances(state)
     end_instances(state, instances.find_ended_instances(state))
     _end_reclaimed(state)
     for task in state.ecs.live_tasks():
         advance_task(state, task)
-        on_task(state, task)
     services.advance(state, make_service_request)
     capacity.advance(state, booting)
     _forget_old_tasks(state)
@@ -78,6 +75,8 @@ def _never_placed(state: EndpointState, container: Container) -> AttemptRow:
 
 def _finish(state: EndpointState, task: EcsTask) -> None:
     task.stopped_s = state.clock()
+    del state.ecs.live[task.task_id]
+    state.ecs.stopped.append(task)
     if task.instance is not None:
         task.instance.idle_since_s = task.stopped_s
     if task.interface is not None:
@@ -86,13 +85,9 @@ def _finish(state: EndpointState, task: EcsTask) -> None:
 
 def _forget_old_tasks(state: EndpointState) -> None:
     oldest_s = state.clock() - _KEPT_S
-    old = [
-        task_id
-        for task_id, task in state.ecs.tasks.items()
-        if task.stopped_s is not None and task.stopped_s < oldest_s
-    ]
-    for task_id in old:
-        del state.ecs.tasks[task_id]
+    stopped = state.ecs.stopped
+    while stopped and (stopped[0].stopped_s or 0) < oldest_s:
+        del state.ecs.tasks[stopped.popleft().task_id]
 
 
 # -- instances ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Code that uses these values holds the lock of the loop.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -304,6 +305,11 @@ class EcsState:
     #: Family -> its revisions, the first one first.
     definitions: dict[str, list[Document]] = field(default_factory=dict)
     tasks: dict[str, EcsTask] = field(default_factory=dict)
+    #: The tasks that are not STOPPED, and those whose end has no event yet.
+    live: dict[str, EcsTask] = field(default_factory=dict)
+    unreported: dict[str, EcsTask] = field(default_factory=dict)
+    #: The tasks that are STOPPED, in the order of their ends.
+    stopped: deque[EcsTask] = field(default_factory=deque)
     #: By cluster and name.
     services: dict[tuple[str, str], Service] = field(default_factory=dict)
     #: By the id of the EC2 instance.
@@ -316,8 +322,12 @@ class EcsState:
     job_documents: dict[str, Document] = field(default_factory=dict)
     job_ids_by_number: dict[int, str] = field(default_factory=dict)
 
+    def add_task(self, task: EcsTask) -> None:
+        for tasks in (self.tasks, self.live, self.unreported):
+            tasks[task.task_id] = task
+
     def live_tasks(self) -> list[EcsTask]:
-        return [task for task in self.tasks.values() if not task.is_stopped]
+        return list(self.live.values())
 
     def tasks_on(self, instance: ContainerInstance) -> list[EcsTask]:
         return [task for task in self.live_tasks() if task.instance is instance]

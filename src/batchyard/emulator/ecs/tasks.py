@@ -191,7 +191,7 @@ def make_task(state: EndpointState, request: TaskRequest) -> EcsTask:
 
 
 def add(state: EndpointState, task: EcsTask) -> None:
-    state.ecs.tasks[task.task_id] = task
+    state.ecs.add_task(task)
     network = task.placement.get("networkConfiguration", {}).get("awsvpcConfiguration")
     if network and network.get("subnets"):
         task.interface = state.ecs.surroundings.add_interface(
