@@ -92,6 +92,8 @@ class WaitingLine:
         self, consumables: Consumables, machine: FreeCapacity | None, now_ms: int
     ) -> bool:
         """Launch instances for the children at the front; return whether one is ready now."""
+        if machine is not None and not machine.free_vcpus:
+            return False  # The usual case: every child takes a vCPU.
         fleets = [c for c in self.capacities if isinstance(c, Fleet) and c.can_grow]
         if not fleets:
             return False
