@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from emulator_answers import refused
 from emulator_endpoint import Endpoint, until
 
@@ -94,6 +95,19 @@ def names_of(region: Region) -> list[str]:
         *(d["jobDefinitionArn"] for d in batch.describe_job_definitions()["jobDefinitions"]),
         *region.client("ecs").list_clusters()["clusterArns"],
     ]
+
+
+def test_a_region_that_moto_does_not_know(endpoint: Endpoint) -> None:
+    """AWS opens new ones every year."""
+    new = Region(endpoint, "ap-north-9").set_up("echo", "hello")
+    job_id = new.submit()
+    assert new.wait(job_id)["status"] == "SUCCEEDED"
+    assert new.events(job_id) == ["hello"]
+    streams = new.client("logs").describe_log_streams(logGroupName="/aws/batch/job")
+    assert len(streams["logStreams"]) == 1
+    with pytest.raises(ClientError, match=r"moto .* could not answer"):
+        new.client("ec2").describe_instances()
+    assert "Traceback" not in endpoint.said.read_text()
 
 
 def test_a_job_in_another_region(endpoint: Endpoint) -> None:

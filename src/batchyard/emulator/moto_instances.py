@@ -44,11 +44,12 @@ class MotoInstances:
         while len(self._old_reservations) > _MAX_OLD_RESERVATIONS:
             self._reservations().pop(self._old_reservations.popleft(), None)
         for instance in current.values():
-            if instance.instance_id not in self._by_id:
-                self._by_id[instance.instance_id] = self._add(instance)
-            moto_instance, _ = self._by_id[instance.instance_id]
-            if instance.ended_s is not None and moto_instance.state not in _ENDED:
-                moto_instance.terminate()
+            shown = self._by_id.get(instance.instance_id) or self._add(instance)
+            if shown is None:
+                continue
+            self._by_id[instance.instance_id] = shown
+            if instance.ended_s is not None and shown[0].state not in _ENDED:
+                shown[0].terminate()
 
     def ended_ids(self) -> list[str]:
         """Return the instances that have ended, also those that a user has terminated."""
@@ -64,26 +65,31 @@ class MotoInstances:
         reservations: dict[str, Any] = ec2_backends[names.ACCOUNT_ID][self._region].reservations
         return reservations
 
-    def _add(self, instance: Instance) -> tuple[MotoInstance, str]:
+    def _add(self, instance: Instance) -> tuple[MotoInstance, str] | None:
+        """Add an instance to moto; return None if moto has no subnet or no region for it."""
+        from moto.ec2.exceptions import EC2ClientError
         from moto.ec2.models import ec2_backends
         from moto.ec2.models.instances import Instance as MotoInstance
         from moto.ec2.models.instances import Reservation
         from moto.ec2.utils import random_reservation_id
 
-        backend = ec2_backends[names.ACCOUNT_ID][self._region]
         placement: dict[str, Any] = {"placement": instance.zone}
-        if any(instance.subnet in subnets for subnets in backend.subnets.values()):
-            placement = {"subnet_id": instance.subnet}
-        moto_instance = MotoInstance(  # type: ignore[abstract]
-            backend,
-            f"ami-0{names.ACCOUNT_ID}",
-            None,
-            [],
-            instance_type=instance.type_name,
-            region_name=self._region,
-            lifecycle="spot" if instance.is_spot else None,
-            **placement,
-        )
+        try:
+            backend = ec2_backends[names.ACCOUNT_ID][self._region]
+            if any(instance.subnet in subnets for subnets in backend.subnets.values()):
+                placement = {"subnet_id": instance.subnet}
+            moto_instance = MotoInstance(  # type: ignore[abstract]
+                backend,
+                f"ami-0{names.ACCOUNT_ID}",
+                None,
+                [],
+                instance_type=instance.type_name,
+                region_name=self._region,
+                lifecycle="spot" if instance.is_spot else None,
+                **placement,
+            )
+        except (EC2ClientError, KeyError):
+            return None
         moto_instance.id = instance.instance_id
         launched = datetime.fromtimestamp(instance.launched_s, UTC)
         moto_instance.launch_time = launched.replace(tzinfo=None)

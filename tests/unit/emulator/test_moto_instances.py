@@ -40,6 +40,21 @@ def make_instance(number: int, ended_s: float | None = None) -> Instance:
     )
 
 
+def test_without_a_subnet_no_instance_is_shown(reservations: dict[str, Any]) -> None:
+    from moto.ec2.models import ec2_backends
+
+    backend = ec2_backends[ACCOUNT_ID][REGION]
+    subnets = {zone: dict(entries) for zone, entries in backend.subnets.items()}
+    try:
+        for subnet_id in [name for entries in subnets.values() for name in entries]:
+            backend.delete_subnet(subnet_id)
+        shown = MotoInstances(REGION)
+        shown.show([make_instance(1)])
+        assert (reservations, shown.ended_ids()) == ({}, [])
+    finally:
+        backend.subnets.update(subnets)
+
+
 def states(reservations: dict[str, Any]) -> list[tuple[str, str]]:
     instances = [instance for entry in reservations.values() for instance in entry.instances]
     return [(instance.id, instance.state) for instance in instances]
