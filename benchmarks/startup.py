@@ -1,4 +1,4 @@
-"""Measure the start-up of batchyard: one task, `--version`, `validate` of a large file."""
+"""Measure the start-up of batchyard: one task, its status, `--version`, and a large `validate`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contenders import Yard, ours
 from scores import Skipped, Timing, Workload
 
 ONE_TASK = "run of one task"
+STATUS = "status"
 VERSION = "--version"
 VALIDATE = "validate"
 
@@ -18,6 +19,7 @@ def measure(yard: Yard, repeats: int, lines: int) -> tuple[list[Timing], list[Sk
     large = yard.file(f"lines-{lines}.yaml", lambda: pipeline_text(lines))
     commands: dict[str, Sequence[str]] = {
         ONE_TASK: ["run", str(single_task), "--home", str(yard.home)],
+        STATUS: ["status", "last", "--home", str(yard.home)],
         VERSION: ["--version"],
         VALIDATE: ["validate", str(large)],
     }

@@ -19,6 +19,7 @@ from batchyard.batch.changes import Change, JobSettled, RestFailed, Settled, Sta
 from batchyard.batch.jobs import DependencyType, Job, JobState, Outcome
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.logbook import LogBook
+from batchyard.embedded.recorder import Recorder
 from batchyard.embedded.runner import Ended, Runner, Started, Task
 from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store
 
@@ -82,17 +83,20 @@ class Loop:
         watcher: Watcher,
         *,
         last_request: int = 0,
+        commits_beside_turns: bool = False,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``last_request``: id of the last stop request that was for an earlier process.
+
+        ``commits_beside_turns``: children end and start while a tick writes to the disk. Only for a
+        store that nobody but the loop uses.
 
         ``clock`` is for recorded times, ``monotonic`` for delays; both return seconds.
         """
         self._scheduler = scheduler
         self._runner = runner
         self._store = store
-        self._logs = logs
         self._watcher = watcher
         self._clock = clock
         self._monotonic = monotonic
@@ -109,12 +113,10 @@ class Loop:
         self._lost_reasons: dict[Task, str] = {}
         #: A heap of (when to send SIGKILL, tie breaker, task).
         self._kills: list[tuple[float, int, Task]] = []
-        self._attempt_rows: list[AttemptRow] = []
-        self._command_rows: list[CommandRow] = []
+        self._recorder = Recorder(store, logs)
+        self._commits_beside_turns = commits_beside_turns
         #: Job -> commands that succeeded, and that failed for good; of children with several.
         self._command_counts: dict[str, list[int]] = {}
-        #: Jobs with children that ended since the last commit.
-        self._uncommitted: set[str] = set()
         self._changed: set[str] = set()
         self._attempt_counts: dict[str, int] = {}
         #: Rows that the watcher has not got yet.
@@ -154,7 +156,7 @@ class Loop:
 
     def record(self, job_ids: Iterable[str]) -> None:
         """Commit if attempts of these jobs have ended since the last commit."""
-        if not self._uncommitted.isdisjoint(job_ids):
+        if not self._recorder.has_all_ends(frozenset(job_ids)):
             self.commit()
 
     def row(self, job_id: str) -> JobRow:
@@ -266,19 +268,17 @@ class Loop:
 
     def commit(self) -> None:
         """Write all that happened since the last commit to disk, in one transaction."""
-        self._logs.flush()
+        self._recorder.commit(*self._take_changes())
+
+    def _take_changes(self) -> tuple[list[JobRow], list[tuple[str, str | None]]]:
+        """Return the rows of jobs that have changed, and the values of the run."""
         changed = [self._with_summary(self._rows[job_id]) for job_id in self._changed]
         self._rows.update((row.id, row) for row in changed)
         self._unreported.update((row.id, row) for row in changed)
+        self._changed.clear()
         for task in self._running.values():
             self._take_commands(task)
-        values = [("was_stopped", "yes")] if self.was_stopped else ()
-        self._store.commit(
-            attempts=self._attempt_rows, commands=self._command_rows, jobs=changed, values=values
-        )
-        self._attempt_rows, self._command_rows = [], []
-        self._uncommitted.clear()
-        self._changed.clear()
+        return changed, [("was_stopped", "yes")] if self.was_stopped else []
 
     def _tick(self, now_s: float) -> None:
         self._perform(self._scheduler.tick(int(now_s * 1000)))
@@ -290,10 +290,13 @@ class Loop:
         self._runner.tick()
         if (
             self._changed
-            or self._attempt_rows
+            or self._recorder.has_attempts
             or any(task.unrecorded for task in self._running.values())
         ):
-            self.commit()
+            if self._commits_beside_turns:
+                self._recorder.commit_without(self._runner.lock, *self._take_changes())
+            else:
+                self.commit()
         self.carry_out_stop_requests()
         self._notify_watcher()
 
@@ -316,9 +319,8 @@ class Loop:
         """Start attempts. Returns whether one of them was refused, and has ended already."""
         was_refused = False
         for start in starts:
-            if self._uncommitted and not self._uncommitted.isdisjoint(
-                self._depends_on[start.job_id]
-            ):
+            depends_on = self._depends_on[start.job_id]
+            if depends_on and not self._recorder.has_all_ends(depends_on):
                 self.commit()
             slot = self._slots[start.job_id].take()
             task = self._tasks[start.job_id].task(start, slot)
@@ -372,9 +374,8 @@ class Loop:
             event.log_length,
             _place_of(task),
         )
-        self._attempt_rows.append(row)
+        self._recorder.add_attempt(task.job_id, row)
         self._attempt_counts[task.job_id] += 1
-        self._uncommitted.add(task.job_id)
         self._changed.add(task.job_id)
         if row.state != JobState.SUCCEEDED:
             if row.state is not None:
@@ -390,8 +391,7 @@ class Loop:
             if isinstance(change, Stop):
                 to_stop.append(self._running[change.job_id, change.child])
             elif isinstance(change, Settled):
-                self._attempt_rows.append(self._unstarted_row(change))
-                self._uncommitted.add(change.job_id)
+                self._recorder.add_attempt(change.job_id, self._unstarted_row(change))
             elif isinstance(change, RestFailed):
                 row = self._rows[change.job_id]
                 self._rows[change.job_id] = row._replace(rest_reason=change.status_reason)
@@ -437,10 +437,12 @@ class Loop:
         succeeded = [end.number for end in task.unrecorded if end.exit_code == 0]
         self._tasks[task.job_id].done.update(succeeded)
         self._command_counts[task.job_id][0] += len(succeeded)
-        self._command_rows += [
-            CommandRow(task.job_number, end.number, task.child, task.attempt, *end[1:])
-            for end in task.unrecorded
-        ]
+        self._recorder.add_commands(
+            [
+                CommandRow(task.job_number, end.number, task.child, task.attempt, *end[1:])
+                for end in task.unrecorded
+            ]
+        )
         task.unrecorded.clear()
 
 

@@ -80,6 +80,7 @@ class Execution:
                     lambda: limits.apply_requests(scheduler, children.ENVIRONMENT_NAME),
                 ),
                 last_request=last_request,
+                commits_beside_turns=True,
                 clock=self._clock,
             )
             for job in jobs:
