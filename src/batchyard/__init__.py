@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from batchyard.api import Pipeline, Run
+    from batchyard.api import Pipeline, Run, Step
     from batchyard.engines.base import Offer
     from batchyard.errors import BatchyardError
 
-__all__ = ["BatchyardError", "Offer", "Pipeline", "Run", "__version__"]
+__all__ = ["BatchyardError", "Offer", "Pipeline", "Run", "Step", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Offer", "Pipeline", "Run"):
+    if name in ("Offer", "Pipeline", "Run", "Step"):
         from batchyard import api
 
         return getattr(api, name)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -38,7 +38,7 @@ from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError, OperationalError
 from batchyard.folder import find_home, home_beside
 from batchyard.pipeline import Pipeline as Model
-from batchyard.pipeline_file import plain_lists, reading
+from batchyard.pipeline_file import plain_lists, printing, reading
 from batchyard.pipeline_file.plain_lists import ListSettings
 
 
@@ -80,11 +80,50 @@ def _start(record: RunRecord) -> list[str]:
     return messages
 
 
-class Pipeline:
-    """A pipeline file that has been read and found right."""
+class Step:
+    """A step of a pipeline that is built in Python: its name, and keys of the pipeline file."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, name: str, **keys: Any) -> None:
+        """``keys``: as in a file, for example ``command="make", memory="2GiB", needs=["a"]``."""
+        self.keys = {"name": name, **keys}
+
+    def __repr__(self) -> str:
+        return f"Step({', '.join(f'{name}={value!r}' for name, value in self.keys.items())})"
+
+
+class Pipeline:
+    """A pipeline that has been found right, from a file or built in Python.
+
+    ``str`` of it is the pipeline file that it is.
+    """
+
+    def __init__(self, name: str, steps: Iterable[Step], **keys: Any) -> None:
+        """Build a pipeline; ``keys`` are those of a file, like ``params`` and ``defaults``.
+
+        Its folder is the current one. Raises PipelineFileError with the mistakes that the same
+        pipeline has as a file.
+        """
+        document = {"name": name, **keys, "steps": [step.keys for step in steps]}
+        self.model = reading.load_text(printing.print_keys(document), Path.cwd())
+
+    @classmethod
+    def _of_model(cls, model: Model) -> Pipeline:
+        pipeline = cls.__new__(cls)
+        pipeline.model = model
+        return pipeline
+
+    def __str__(self) -> str:
+        return printing.print_pipeline(self.model)
+
+    @classmethod
+    def commands(
+        cls, commands: Iterable[str], name: str = "list", **settings: Unpack[ListSettings]
+    ) -> Pipeline:
+        """Return the pipeline of a plain list with these commands; ``settings`` as ``load_list``.
+
+        Raises PipelineFileError.
+        """
+        return cls._of_model(plain_lists.make_list(commands, name, **settings))
 
     @classmethod
     def load(cls, path: str | Path, params: Mapping[str, object] | None = None) -> Pipeline:
@@ -99,8 +138,9 @@ class Pipeline:
                     f"params are for pipeline files; {path} is a list of commands",
                     hint="a list has no params",
                 )
-            return cls(plain_lists.load_list(path))
-        return cls(reading.load(path, {name: str(value) for name, value in (params or {}).items()}))
+            return cls._of_model(plain_lists.load_list(path))
+        texts = {name: str(value) for name, value in (params or {}).items()}
+        return cls._of_model(reading.load(path, texts))
 
     @classmethod
     def load_list(cls, path: str | Path, **settings: Unpack[ListSettings]) -> Pipeline:
@@ -110,7 +150,7 @@ class Pipeline:
         command `cpus`, `memory_mib`, `gpus`, `retries`, `timeout_s` and `image`. What the run may
         use is its ``offer``. Raises PipelineFileError.
         """
-        return cls(plain_lists.load_list(Path(path), **settings))
+        return cls._of_model(plain_lists.load_list(Path(path), **settings))
 
     @property
     def name(self) -> str:

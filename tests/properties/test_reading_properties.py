@@ -6,6 +6,7 @@ import json
 import re
 import string
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from batchyard import pipeline
 from batchyard.errors import PipelineFileError
 from batchyard.pipeline import ExitRule, Mount, Need, Pipeline
-from batchyard.pipeline_file import key_limits, plain_lists, reading
+from batchyard.pipeline_file import key_limits, plain_lists, printing, reading
 
 SCHEMA = json.loads((Path(pipeline.__file__).parent / "pipeline.schema.json").read_text())
 
@@ -161,6 +162,23 @@ def expected_fields(file: dict[str, Any], step: dict[str, Any]) -> dict[str, Any
 
 def fields(step: pipeline.Step) -> dict[str, Any]:
     return {name: getattr(step, name) for name in pipeline.Step.__dataclass_fields__}
+
+
+scripts = st.lists(line.map(lambda text: text.replace("${params.", "$")), min_size=2).map("\n".join)
+
+
+@given(files, st.dictionaries(names, line, max_size=2), scripts)
+def test_a_pipeline_prints_as_the_file_that_it_is(
+    file: dict[str, Any], params: dict[str, str], script: str
+) -> None:
+    last = {"name": "z" * 20, "command": script, "array": 2}
+    document = {**file, "params": params, "steps": [*file["steps"], last]}
+    read = reading.load_text(yaml.safe_dump(document, allow_unicode=True), Path("/"))
+    printed = printing.print_pipeline(read)
+    again = reading.load_text(printed, Path("/"))
+    assert replace(again, warnings=read.warnings) == read
+    assert printing.print_pipeline(again) == printed
+    assert reading.load_text(printing.print_keys(document), Path("/")).steps == read.steps
 
 
 def check(text: str, name: str, file: dict[str, Any]) -> Pipeline:

@@ -86,7 +86,8 @@ def make_list(
         if not _is_line(command):
             mistakes.add(WHOLE_FILE, f"command {number} is {command!r}", "write one line of text")
         else:
-            lines.append(command)
+            command_lists.check_params(command, params, WHOLE_FILE, mistakes, in_list=True)
+            lines.append(command_lists.fill_params(command, params))
     if not lines and not mistakes.count:
         mistakes.add(WHOLE_FILE, "there is no command", "write at least one")
     return _make_pipeline(name, tuple(lines), fields, params, mistakes, None)

@@ -49,7 +49,23 @@ def load(path: Path, params: Mapping[str, str] | None = None) -> Pipeline:
     Raises PipelineFileError with all mistakes of the file and of the lists it names.
     """
     mistakes = Mistakes(str(path))
-    root = _read_root(path, mistakes)
+    return _load(_read_file(path, mistakes), path, params, mistakes)
+
+
+def load_text(text: str, folder: Path) -> Pipeline:
+    """Return the pipeline of a file's text, of a file that would be in ``folder``.
+
+    Raises PipelineFileError with all mistakes, at their places in the text.
+    """
+    path = folder / "<pipeline>"
+    return replace(_load(text, path, None, Mistakes(path.name)), path=None)
+
+
+def _load(
+    text: str | None, path: Path, params: Mapping[str, str] | None, mistakes: Mistakes
+) -> Pipeline:
+    """Return the pipeline of a text; None is a file that could not be read, with a mistake."""
+    root = None if text is None else _parse_root(text, mistakes)
     values = check_mapping(FILE_KEYS, root, "the file", mistakes) if root else None
     if root is None or values is None:
         mistakes.finish()
@@ -90,17 +106,20 @@ def _place_of(draft: StepDraft, key: str, root: yaml_positions.Mapping) -> str:
     return f"{node.line}:{node.column}"
 
 
-def _read_root(path: Path, mistakes: Mistakes) -> yaml_positions.Mapping | None:
-    """Return the mapping that a pipeline file consists of, or None after adding a mistake."""
+def _read_file(path: Path, mistakes: Mistakes) -> str | None:
+    """Return the text of a pipeline file as YAML, or None after adding a mistake."""
     try:
         text = read_text(path, mistakes, MAX_PIPELINE_FILE_BYTES)
     except OSError as exc:
         mistakes.add(WHOLE_FILE, *unreadable_problem(path, exc, mistakes))
         return None
-    if text is None:
-        return None
-    if path.suffix.lower() == ".json":
-        text = _SURROGATE_PAIR.sub(_join_surrogates, text)
+    if text is not None and path.suffix.lower() == ".json":
+        return _SURROGATE_PAIR.sub(_join_surrogates, text)
+    return text
+
+
+def _parse_root(text: str, mistakes: Mistakes) -> yaml_positions.Mapping | None:
+    """Return the mapping that a pipeline file consists of, or None after adding a mistake."""
     count = mistakes.count
     node = yaml_parsing.parse(text, mistakes)
     if isinstance(node, yaml_positions.Mapping):

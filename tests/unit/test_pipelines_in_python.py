@@ -1,0 +1,117 @@
+"""Pipelines and lists that are built in Python: the same mistakes as a file, printed as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchyard import Pipeline, Step
+from batchyard.engines.memory import MemoryEngine, Result
+from batchyard.errors import InputError, PipelineFileError
+
+PRINTED = """\
+name: demo
+params:
+  slices: '64'
+steps:
+- name: cut
+  commands:
+  - ./cut 64 a
+  - ./cut 64 b
+  array: 2
+  memory: 2GiB
+- name: train
+  command: |-
+    make
+    ./train
+  array: 2
+  needs:
+  - step: cut
+    each: true
+  gpus: 1
+  timeout: 1h
+  retry_on:
+  - oom
+  - 64-78
+"""
+
+
+def make_demo() -> Pipeline:
+    return Pipeline(
+        "demo",
+        [
+            Step("cut", commands=("./cut ${params.slices} a", "./cut ${params.slices} b"), array=2),
+            Step(
+                "train",
+                command="make\n./train",
+                array=2,
+                needs=[{"step": "cut", "each": True}],
+                gpus=1,
+                memory="512MiB",
+                timeout="1h",
+                retry_on=["oom", "64-78"],
+            ),
+        ],
+        params={"slices": 64},
+        defaults={"memory": "2GiB"},
+    )
+
+
+def test_a_pipeline_prints_as_its_file(tmp_path: Path) -> None:
+    demo = make_demo()
+    printed = str(demo)
+    assert printed == PRINTED
+    (tmp_path / "demo.yaml").write_text(printed)
+    loaded = Pipeline.load(tmp_path / "demo.yaml")
+    assert loaded.model.steps == demo.model.steps and str(loaded) == printed
+
+
+def test_a_pipeline_runs_in_the_current_folder() -> None:
+    run = make_demo().run(engine=MemoryEngine())
+    assert run.wait() == "SUCCEEDED"
+    assert make_demo().model.folder == Path.cwd()
+
+
+def test_the_mistakes_are_those_of_the_file() -> None:
+    with pytest.raises(PipelineFileError) as caught:
+        Pipeline("demo", [Step("a", comand="x", cpus="many"), Step("b", command="y", needs=["z"])])
+    assert [str(mistake) for mistake in caught.value.mistakes] == [
+        '<pipeline>:4:3: unknown key "comand" in a step; did you mean "command"?',
+        '<pipeline>:5:9: cpus is "many"; write a whole number from 1 to 100,000',
+        '<pipeline>:9:5: there is no step "z"; the other steps are a',
+    ]
+
+
+def test_values_that_no_file_has() -> None:
+    with pytest.raises(InputError, match="steps: env: X is <object object"):
+        Pipeline("demo", [Step("a", command="x", env={"X": object()})])
+
+
+def test_commands_from_python_are_a_plain_list() -> None:
+    pipeline = Pipeline.commands(
+        ["echo 1", "false", "echo ${params.n}"], name="Two words", retries=1, params={"n": "3"}
+    )
+    assert pipeline.name == "two-words"
+    run = pipeline.run(engine=MemoryEngine(lambda call: Result(int(call.command == "false"))))
+    assert run.wait() == "FAILED"
+    assert run.status()["steps"][0]["commands"] == {"total": 3, "succeeded": 2, "failed": 1}
+    assert [(c["command"], c["attempts"]) for c in run.commands(failed=True)] == [(1, 2)]
+    again = Pipeline("list", [Step("list", commands=["a"], share_out="dynamic", keep_going=True)])
+    assert Pipeline.commands(["a"]).model.steps == again.model.steps
+
+
+@pytest.mark.parametrize(
+    ("commands", "mistake"),
+    [
+        ([], "commands: there is no command; write at least one"),
+        (["a", "b\nc"], "commands: command 1 is 'b\\nc'; write one line of text"),
+        ([7], "commands: command 0 is 7; write one line of text"),
+        (["a\0"], "commands: command 0 is 'a\\x00'; write one line of text"),
+        (["${params.x}"], 'commands: there is no parameter "x"; write it under params'),
+    ],
+)
+def test_commands_that_are_no_list(commands: list[str], mistake: str) -> None:
+    with pytest.raises(PipelineFileError) as caught:
+        Pipeline.commands(commands)
+    assert str(caught.value) == mistake
