@@ -72,6 +72,20 @@ def test_steps_run_on_fargate(lab: Lab) -> None:
     assert job["platformCapabilities"] == ["FARGATE"]
 
 
+def test_a_step_survives_a_reclaim_on_fargate(lab: Lab) -> None:
+    command = "test $AWS_BATCH_JOB_ATTEMPT = 2 || sleep 600"
+    step = f"{{name: reclaimed, queue: serverless, memory: 2GiB, command: {command}}}"
+    write(lab, step, f"    execution_role: {ROLE}\n")
+    run = lab.run("--detach")
+    (job,) = lab.endpoint.batch.list_jobs(
+        jobQueue="serverless", filters=[{"name": "JOB_NAME", "values": [f"{run}-*"]}]
+    )["jobSummaryList"]
+    lab.endpoint.wait(job["jobId"], "RUNNING")
+    lab("emulate", "reclaim", job["jobId"], "--notice", "0")
+    ended = lab.endpoint.wait(job["jobId"])
+    assert (ended["status"], len(ended["attempts"])) == ("SUCCEEDED", 2)
+
+
 def test_what_fargate_does_not_have_is_refused_at_once(lab: Lab) -> None:
     said = refuse(
         lab,

@@ -223,25 +223,25 @@ def test_clusters_of_compute_environments(endpoint: Endpoint) -> None:
     assert [failure["arn"].rpartition("/")[2] for failure in answer["failures"]] == ["nobody's"]
 
 
-def test_a_fargate_job_has_no_instance(endpoint: Endpoint) -> None:
+def make_serverless(endpoint: Endpoint, name: str, *command: str) -> tuple[str, str]:
+    """Make a queue on Fargate, and a job definition for it."""
     endpoint.batch.create_compute_environment(
-        computeEnvironmentName="serverless",
+        computeEnvironmentName=name,
         type="MANAGED",
         computeResources={
-            "type": "FARGATE",
+            "type": "FARGATE_SPOT",
             "maxvCpus": 4,
             "subnets": ["subnet-0a"],
             "securityGroupIds": ["sg-0a"],
         },
     )
-    endpoint.queue("serverless", "serverless")
     definition = endpoint.batch.register_job_definition(
-        jobDefinitionName="serverless",
+        jobDefinitionName=name,
         type="container",
         platformCapabilities=["FARGATE"],
         containerProperties={
             "image": "busybox",
-            "command": ["true"],
+            "command": list(command),
             "executionRoleArn": "arn:aws:iam::123456789012:role/execution",
             "resourceRequirements": [
                 {"type": "VCPU", "value": "1"},
@@ -249,6 +249,11 @@ def test_a_fargate_job_has_no_instance(endpoint: Endpoint) -> None:
             ],
         },
     )["jobDefinitionArn"]
+    return endpoint.queue(name, name), definition
+
+
+def test_a_fargate_job_has_no_instance(endpoint: Endpoint) -> None:
+    _, definition = make_serverless(endpoint, "serverless", "true")
     job_id = endpoint.submit(definition, "serverless")
     container = endpoint.wait(job_id)["container"]
     assert "containerInstanceArn" not in container
@@ -259,6 +264,18 @@ def test_a_fargate_job_has_no_instance(endpoint: Endpoint) -> None:
 
 
 # -- losses ---------------------------------------------------------------------------------------
+
+
+def test_fargate_spot_takes_a_task_in_its_own_words(
+    endpoint: Endpoint, reclaim: Callable[..., Any]
+) -> None:
+    queue, definition = make_serverless(endpoint, "reclaimed", "sleep", "600")
+    job_id = endpoint.submit(definition, queue)
+    endpoint.wait(job_id, "RUNNING")
+    answer = reclaim(endpoint, job_id, "--notice", "0")
+    assert answer["instanceId"] == ""
+    job = endpoint.wait(job_id)
+    assert (job["status"], job["statusReason"]) == ("FAILED", "Your Spot Task was interrupted.")
 
 
 def test_a_reclaim_takes_all_jobs_of_the_instance_and_no_others(

@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 from batchyard.batch.fleets import Host
 from batchyard.embedded.runner import Task
-from batchyard.emulator import hosts, names
+from batchyard.emulator import hosts, job_definitions, names
 from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.ecs import interruptions
 from batchyard.emulator.regions import Regions
 from batchyard.emulator.state import JOB, Document, EndpointState
 
 _MAX_NOTICE_S = 3600.0
+#: statusReason of a task that Fargate Spot has reclaimed.
+_FARGATE_SPOT = "Your Spot Task was interrupted."
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class _Reclaim(NamedTuple):
     #: Seconds since 1970, and on the monotonic clock.
     at_s: float
     due_s: float
+    #: Empty for a task on Fargate.
     instance_id: str
     #: None for a task that ends alone: on Fargate, or on this machine (UNMANAGED).
     host: Host | None
@@ -90,8 +93,7 @@ class Reclaims:
         host = state.scheduler.host_of(parent, index or 0)
         key = names.AttemptKey(task.job_number, task.child, task.attempt)
         host_id = names.task_id(key, state.salt) if host is None else host.host_id
-        own_instance = hosts.find_own_instance(state, host_id)
-        instance_id = own_instance.instance_id if own_instance else hosts.instance_id(host_id)
+        instance_id = _find_instance_id(state, parent, host_id)
         self._reclaims[host_id] = self._due_in(notice_s, instance_id, host, task)
         self.end_due()
         return {"jobId": job_id, "instanceId": instance_id, "notice": notice_s}
@@ -141,9 +143,18 @@ class Reclaims:
 
     def _end_task(self, task: Task, instance_id: str) -> None:
         loop = self._state.loop
+        reason = f"Host EC2 (instance {instance_id}) terminated." if instance_id else _FARGATE_SPOT
         # The attempt may have ended by itself since the notice.
         if loop.find_running_task(task.job_id, task.child) is task:
-            loop.lose(task.job_id, task.child, f"Host EC2 (instance {instance_id}) terminated.")
+            loop.lose(task.job_id, task.child, reason)
+
+
+def _find_instance_id(state: EndpointState, job_id: str, host_id: str) -> str:
+    """Return the id of the instance of a running job; empty on Fargate, which shows none."""
+    if job_definitions.is_fargate(state.require(JOB, job_id)):
+        return ""
+    own_instance = hosts.find_own_instance(state, host_id)
+    return own_instance.instance_id if own_instance else hosts.instance_id(host_id)
 
 
 def end_hosts(state: EndpointState, host_ids: Collection[str]) -> None:
