@@ -303,6 +303,7 @@ def test_help_has_examples(tmp_path: Path) -> None:
 def test_the_price_of_an_instance_is_recorded_and_an_unknown_one_is_a_question_mark(
     tmp_path: Path,
 ) -> None:
+    hide_other_libraries(tmp_path)
     message = batchyard(tmp_path, *QUICK, "--instance-type", "g5.xlarge").stdout
     assert re.search(r"(?m)^price: +\$1\.006 an hour \(EC2 on-demand, .*seen 20\d\d-", message)
     assert read(tmp_path / "out" / "cpu-benchmark.json")["machine"]["price"]["usd_h"] == 1.006
@@ -311,6 +312,7 @@ def test_the_price_of_an_instance_is_recorded_and_an_unknown_one_is_a_question_m
 
 
 def test_more_memory_than_is_allowed_is_not_used(tmp_path: Path) -> None:
+    hide_other_libraries(tmp_path)
     done = batchyard(tmp_path, *QUICK, "--sizes", "1000,268435456", "--memory", "1500MiB")
     assert re.search(
         r"256 Mi elements: SKIPPED: .*it needs .* GiB of memory, and this machine has [01]\.\d GiB",
@@ -324,6 +326,7 @@ def test_more_memory_than_is_allowed_is_not_used(tmp_path: Path) -> None:
 
 
 def test_a_stand_in_is_measured_only_where_it_was_asked_for_and_says_so(tmp_path: Path) -> None:
+    hide_other_libraries(tmp_path)
     on_gpu = ("bench", "run", "--device", "gpu", "--quick", "--only", "triad", "--out", "out")
     batchyard(tmp_path, *on_gpu, code=3, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     assert not (tmp_path / "out").exists()

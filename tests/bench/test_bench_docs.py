@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from bench_yard import batchyard, read
 
+from only_numpy import hide_other_libraries
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "benchmark.md"
 HOW_TO = DOCS / "how-to" / "add-a-workload.md"
@@ -28,6 +30,7 @@ def test_an_example_of_a_workload_can_be_measured(
     match = re.search(rf"(?ms)^```python {re.escape(name)}\n(.*?)^```$", text)
     assert match
     (tmp_path / name).write_text(match[1], encoding="utf-8")
+    hide_other_libraries(tmp_path)
     args = ("bench", "run", "--device", "cpu", "--quick", "--workload", name, "--out", "mine")
     assert line in batchyard(tmp_path, *args).stdout
     measurements = read(tmp_path / "mine" / "cpu-benchmark.json")["measurements"]
