@@ -33,7 +33,7 @@ def look(lab: Lab, run: str) -> Any:
         env={**lab.environ, "AWS_ACCESS_KEY_ID": lab.endpoint.observer_key},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

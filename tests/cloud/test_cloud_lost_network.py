@@ -32,7 +32,11 @@ class Network:
         target = urlsplit(upstream)
         self._target = (target.hostname, target.port)
         self._sockets: list[socket.socket] = []
-        self._port = 0
+        # Holds the port while nobody listens, so that no other process is given it.
+        self._holder = socket.socket()
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._holder.bind(("127.0.0.1", 0))
+        self._port = self._holder.getsockname()[1]
         self.restore()
 
     @property
@@ -41,7 +45,6 @@ class Network:
 
     def restore(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", self._port))
-        self._port = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, args=(self._listener,), daemon=True)
         self._thread.start()
 
@@ -56,7 +59,7 @@ class Network:
 
     def close(self) -> None:
         self.lose()
-        for end in self._sockets:
+        for end in (self._holder, *self._sockets):
             end.close()
 
     def _serve(self, listener: socket.socket) -> None:
@@ -111,7 +114,7 @@ def test_watching_goes_on_through_a_lost_network(lab: Lab, network: Network) -> 
         until(lambda output=output: "AWS cannot be reached" in read(output))
     network.restore()
     lab.write("go", "")
-    assert [watcher.wait(200) for watcher in watchers] == [0, 0, 0]
+    assert [watcher.wait(300) for watcher in watchers] == [0, 0, 0]
     for output in outputs:
         text = read(output)
         assert text.count("the run goes on, and this command asks again until it answers") == 1
@@ -140,7 +143,7 @@ def test_a_watcher_that_a_user_ends_says_that_the_run_goes_on(
         watcher = lab.start(*command, output=file)
     until(lambda: sign in read(output))
     watcher.send_signal(signal.SIGINT)
-    assert watcher.wait(100) == 130
+    assert watcher.wait(300) == 130
     assert "the run goes on without this command: `batchyard " in read(output)
     lab.write("go", "")
     assert lab.ended(run) == "SUCCEEDED"

@@ -565,7 +565,7 @@ def test_two_first_deploys_at_once_both_end_right(site: Site) -> None:
         for _ in range(2)
     ]
     for process in processes:
-        _, stderr = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=300)
         assert process.returncode == 0, stderr
     assert site.stacks() == {
         f"{site.env}-{name}": "CREATE_COMPLETE" for name in ("network", "storage")

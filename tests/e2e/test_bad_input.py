@@ -131,7 +131,7 @@ def test_hostile_files_take_little_time_and_memory(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 2, done.stderr[-2000:]
     assert mistake in done.stderr

@@ -97,7 +97,7 @@ def test_a_long_child_is_measured_without_the_files_that_it_maps(
     use = MemoryUse()
     runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))), memory_use=use)
     script = f"import os; os.chdir({str(tmp_path)!r}){HOLD}"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     try:
         with runner.lock:
             runner.start(task(command=(sys.executable, "-c", script, kind), requested_mib=64))

@@ -83,7 +83,7 @@ def look_at(text: str, width: int, folder: Path) -> Any:
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     match = re.search(r'data-seen="([^"]*)"', done.stdout)
     assert match, done.stderr[-2000:]

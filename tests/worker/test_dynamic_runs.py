@@ -105,7 +105,7 @@ def test_the_next_attempt_of_a_failed_child_fails_too(scene: Scene) -> None:
 
 def test_a_command_that_takes_too_long_fails_for_good(scene: Scene) -> None:
     commands = ["exec sleep 600", "echo 1 >> $KEEP/ran"]
-    address = scene.dynamic_orders(commands, 1, retries=3, timeout_s=1)
+    address = scene.dynamic_orders(commands, 1, retries=3, timeout_s=3)
     assert finish(start(scene, address, 0))[0] == 124
     records = scene.block_records()
     assert (records[0].exit_code, records[0].attempts) == (124, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -244,6 +245,19 @@ def test_the_rules_may_say_that_a_reclaim_is_the_end(scene: Scene) -> None:
     assert worker.returncode == 143, said
 
 
+def wait_until_taken(pid: int, signum: signal.Signals, within_s: float = 300) -> None:
+    """Wait until the signal is pending no more, then a moment for Python's own handler."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        status = Path(f"/proc/{pid}/status").read_text()
+        masks = re.findall(r"(?m)^(?:Sig|Shd)Pnd:\s+([0-9a-f]+)$", status)
+        if not any(int(mask, 16) >> (signum - 1) & 1 for mask in masks):
+            break
+        assert time.monotonic() < deadline_s, status
+        time.sleep(0.01)
+    time.sleep(0.5)
+
+
 def test_a_command_that_is_done_when_the_signal_comes_is_recorded(scene: Scene) -> None:
     """SIGTERM during the upload of outputs: it is finished, and the work is not repeated."""
     reached = threading.Event()
@@ -262,7 +276,7 @@ def test_a_command_that_is_done_when_the_signal_comes_is_recorded(scene: Scene) 
         )
         assert reached.wait(300)
         worker.send_signal(signal.SIGTERM)
-        time.sleep(0.5)
+        wait_until_taken(worker.pid, signal.SIGTERM)
         released.set()
         _, said = worker.communicate(timeout=300)
     assert worker.returncode == 75, said
@@ -384,13 +398,13 @@ def test_an_error_of_the_worker_is_retried_until_the_last_attempt(
     variables = {"BATCHYARD_RETRIED_ERRORS": "70,71,72,77", "BATCHYARD_ATTEMPTS": "2", **environ}
     orders = scene.orders(command="true", attempts=2, retries=1)
     first = scene.direct(orders, **variables, AWS_BATCH_JOB_ATTEMPT="1")
-    _, err = first.communicate(timeout=60)
+    _, err = first.communicate(timeout=300)
     assert first.returncode == 75, err
     assert err.splitlines()[-1].endswith(
         f"the rules retry exit code {code}; asks for another attempt"
     )
     last = scene.direct(orders, **variables, AWS_BATCH_JOB_ATTEMPT="2")
-    _, err = last.communicate(timeout=60)
+    _, err = last.communicate(timeout=300)
     assert last.returncode == code, err
 
 

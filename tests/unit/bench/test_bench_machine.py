@@ -135,7 +135,7 @@ def test_of_two_jobs_of_one_run_one_waits(tmp_path: Path) -> None:
         other.start()
         assert may_end.wait(300)
         seen.append("first")
-    other.join(30)
+    other.join(300)
     assert (waited, seen) == (["second"], ["first", "second"])
     assert list(tmp_path.iterdir()) == []
 

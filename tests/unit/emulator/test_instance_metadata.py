@@ -303,7 +303,7 @@ def config(service: Service) -> dict[str, object]:
 
 
 def test_botocore_gets_credentials(service: Service) -> None:
-    fetcher = InstanceMetadataFetcher(timeout=5, num_attempts=1, env={}, config=config(service))
+    fetcher = InstanceMetadataFetcher(timeout=60, num_attempts=1, env={}, config=config(service))
     credentials = fetcher.retrieve_iam_role_credentials()
     assert (credentials["role_name"], credentials["access_key"]) == (
         "ecsInstanceRole",
@@ -319,13 +319,13 @@ def test_botocore_gets_credentials(service: Service) -> None:
 
 def test_botocore_gets_no_credentials_where_there_is_no_role(service: Service) -> None:
     service.host = replace(HOST, credentials=None)
-    fetcher = InstanceMetadataFetcher(timeout=5, num_attempts=1, env={}, config=config(service))
+    fetcher = InstanceMetadataFetcher(timeout=60, num_attempts=1, env={}, config=config(service))
     assert fetcher.retrieve_iam_role_credentials() == {}
 
 
 def test_botocore_gets_the_region(service: Service) -> None:
     fetcher = InstanceMetadataRegionFetcher(
-        timeout=5, num_attempts=1, env={}, config=config(service)
+        timeout=60, num_attempts=1, env={}, config=config(service)
     )
     assert fetcher.retrieve_region() == "eu-central-1"
 
@@ -343,7 +343,7 @@ class Watcher(IMDSFetcher):
 
 
 def test_botocore_sees_a_notice_come(service: Service) -> None:
-    watcher = Watcher(timeout=5, env={}, config=config(service))
+    watcher = Watcher(timeout=60, env={}, config=config(service))
     assert watcher.instance_action()[0] == 404
     service.host = replace(HOST, reclaimed_at_s=NOW + 120)
     assert watcher.instance_action() == (

@@ -980,7 +980,7 @@ def test_a_running_child_can_be_read_and_so_can_what_ended_a_moment_ago(tmp_path
         assert ask(partial(get_log_events, state), logStreamName=name) == ["begun"]
     finally:
         gate.touch()
-        thread.join(60)
+        thread.join(300)
     assert ask(partial(get_log_events, state), logStreamName=name) == ["begun", "done"]
     events = filter_log_events(state, {"logGroupName": GROUP})["events"]
     [ended] = [row for row in store.attempts(0) if row.child == 1]
