@@ -500,3 +500,24 @@ def test_a_million_numbers_are_a_few_ranges_on_disk() -> None:
     made = plan_of(step("a", array=1_000_000))
     unfinished = planning.select_unfinished(made, {"a": [*range(10), *range(500_000, 1_000_000)]})
     assert planning.to_json(unfinished)["jobs"][0]["indices"] == [(0, 9), (500_000, 999_999)]
+
+
+def test_a_list_with_a_number_of_commands_at_once() -> None:
+    commands = ("a", "b", "c", "d")
+    dynamic = planning.make(Pipeline("p", (Step("s", commands=commands, share_out="dynamic"),)))
+    here = planning.with_child_per_command(planning.limit_at_once(dynamic, 3)).job("s")
+    assert (here.size, here.max_running) == (4, 3)
+    # A limit that is never reached is left out.
+    here = planning.with_child_per_command(planning.limit_at_once(dynamic, 4)).job("s")
+    assert (here.size, here.max_running) == (4, None)
+    claiming = planning.with_claiming_children(planning.limit_at_once(dynamic, 3), 16).job("s")
+    assert (claiming.size, claiming.is_array) == (3, True)
+    static = planning.make(Pipeline("p", (Step("s", commands=commands, array=4, max_running=2),)))
+    assert planning.limit_at_once(static, 3).job("s").max_running == 2
+    assert planning.limit_at_once(static, 1).job("s").max_running == 1
+
+
+def test_only_a_list_has_a_number_of_commands_at_once() -> None:
+    for steps in ((Step("a", command="x"),), (Step("a", commands=("x",)), Step("b", command="y"))):
+        with pytest.raises(InputError, match="-j is for a list of commands"):
+            planning.limit_at_once(planning.make(Pipeline("p", steps)), 2)

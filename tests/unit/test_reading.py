@@ -627,6 +627,12 @@ def test_a_plain_list_has_more_children_than_commands(tmp_path: Path) -> None:
     )
 
 
+def test_a_dynamic_step_has_no_idle_children(tmp_path: Path) -> None:
+    step = "  - {name: a, commands: [x], array: 8%s}\n"
+    assert len(load(tmp_path, HEAD + step % "").warnings) == 1
+    assert load(tmp_path, HEAD + step % ", share_out: dynamic").warnings == ()
+
+
 @pytest.mark.parametrize(
     ("name", "is_list"),
     [

@@ -116,6 +116,6 @@ def allow_open_files(count: int) -> None:
     if hard != resource.RLIM_INFINITY and hard < count:
         raise OperationalError(
             f"so many children at once need {count} open files, and the limit is {hard}",
-            hint="raise it with `ulimit -Hn`, or give fewer --cpus",
+            hint="raise it with `ulimit -Hn`, or run fewer at once",
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))

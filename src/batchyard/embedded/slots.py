@@ -102,7 +102,7 @@ class Slots:
         except RuntimeError as exc:
             raise OperationalError(
                 f"could not run {self._busy} children at once: {exc}",
-                hint="run fewer at once with --cpus, or raise the limit of processes (`ulimit -u`)",
+                hint="run fewer at once, or raise the limit of processes (`ulimit -u`)",
             ) from exc
         self._threads.append(thread)
 

@@ -33,6 +33,7 @@ from batchyard.pipeline_file.value_types import (
     is_missing,
     is_unicode,
 )
+from batchyard.shard import DYNAMIC
 from batchyard.units import quote
 
 MAX_PIPELINE_FILE_BYTES = 64 * 2**20
@@ -198,9 +199,10 @@ def _read_work(
         else:
             _check_params(node, params, mistakes)
             work[key] = _fill_params(value, params or {})
-    key_limits.warn_of_idle_children(
-        draft.values.get("array"), work.get("commands"), draft.node_of("array"), mistakes
-    )
+    if draft.values.get("share_out") != DYNAMIC:
+        key_limits.warn_of_idle_children(
+            draft.values.get("array"), work.get("commands"), draft.node_of("array"), mistakes
+        )
     work |= weights.read_weights(draft, work.get("commands"), mistakes)
     return work | file_patterns.read_patterns(draft, work.get("commands"), params, mistakes)
 
