@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
@@ -17,6 +16,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def adopt_orphans() -> None:
     """Make orphans of children become children of this process instead of init's."""
+    import ctypes  # slow to import, and `status` needs only the functions that read
+
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from batchyard import plan as planning
 from batchyard.batch.jobs import Resources
 from batchyard.batch.queues import ComputeEnvironment
-from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded import machine
 from batchyard.embedded.store import Store
 from batchyard.plan import Plan
+
+if TYPE_CHECKING:
+    # `status` imports this module, and needs no scheduler.
+    from batchyard.batch.scheduler import Scheduler
 
 #: Open files that the process needs beside those of its children.
 _SPARE_FILES = 64
