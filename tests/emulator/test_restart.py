@@ -350,3 +350,22 @@ def test_a_port_in_use_and_a_home_that_is_none(start: Start, tmp_path: Path) -> 
             [str(BATCHYARD), "emulate", *words], capture_output=True, text=True, timeout=300
         )
         assert done.returncode == code and text in done.stderr and "Traceback" not in done.stderr
+
+
+def test_tasks_of_ecs_end_with_the_endpoint(start: Callable[..., Endpoint], tmp_path: Path) -> None:
+    first = start()
+    ecs = first.client("ecs")
+    ecs.create_cluster()
+    ecs.register_container_instance()
+    mark = tmp_path / "runs"
+    command = ["sh", "-c", f"echo $$ > {mark}; sleep 600"]
+    container = {"name": "main", "image": "busybox", "memory": 64, "command": command}
+    ecs.register_task_definition(family="left", containerDefinitions=[container])
+    ecs.run_task(taskDefinition="left")
+    pid = int(until(lambda: mark.read_text() if mark.exists() else "", lambda text: "\n" in text))
+    first.stop(signal.SIGKILL)
+    second = start()
+    assert "resuming" not in second.said.read_text()
+    until(lambda: Path(f"/proc/{pid}").exists(), lambda is_there: not is_there)
+    second.client("ecs").create_cluster()
+    assert second.client("ecs").list_tasks()["taskArns"] == []
