@@ -137,7 +137,7 @@ def _make_pipeline(request: SubmitRequest, environment: Environment, say: Say) -
         shapes,
         types,
         gpu_queue=queues[GPU] if has_stand_in else None,
-        install=_extra_packages(request, is_emulated),
+        installs_extras=_needs_extras(request, is_emulated),
     )
 
 
@@ -167,11 +167,10 @@ def _request_for_jobs(
     return replace(request, stand_in=True, memory_mib=shape.memory_mib)
 
 
-def _extra_packages(request: SubmitRequest, is_emulated: bool) -> Sequence[str]:
-    """Return the packages that jobs install. The emulator's jobs use this machine's Python."""
-    if is_emulated or request.image or isinstance(request.request, CommandRequest):
-        return ()
-    return submission.EXTRA_PACKAGES
+def _needs_extras(request: SubmitRequest, is_emulated: bool) -> bool:
+    """Whether jobs install libraries. The emulator's jobs use this machine's Python."""
+    is_command = isinstance(request.request, CommandRequest)
+    return not is_emulated and not request.image and not is_command
 
 
 def _queues(environment: Environment, on_demand: bool) -> dict[str, str]:

@@ -6,7 +6,7 @@
 - timing, measuring: measure one operation; running: all operations of a device
 - request, interrupts: carry out a request; stop it on a signal
 - results, reading, result_files: measurements as values, read from JSON, written to disk
-- machine, metadata, memory: facts of the machine
+- machine, metadata, memory, gpu_clocks: facts of the machine
 - comparing, break_evens: compare two results, with prices
 - tables, axes, charts, roofline, page: text and CSV, SVG charts, one HTML page
 - command_request, command_runs, command_measuring, command_report: a command of the user

@@ -42,15 +42,34 @@ def make_s3_client(work: str) -> Any:
 
 
 def install(packages: list[str]) -> None:
-    """Install packages into the container. A failure is only printed."""
-    if packages and subprocess.call(
-        [sys.executable, "-m", "pip", "install", "--quiet", *packages], stdout=sys.stderr
-    ):
-        print(
-            f"batchyard: {' '.join(packages)} could not be installed; continuing without",
-            file=sys.stderr,
-            flush=True,
+    """Install packages into the container, one by one: each may fail, which is only printed."""
+    for package in packages:
+        if subprocess.call(
+            [sys.executable, "-m", "pip", "install", "--quiet", package], stdout=sys.stderr
+        ):
+            print_missing(package)
+
+
+def install_system(packages: list[str]) -> None:
+    """Install packages of Debian or Ubuntu, unless their programs are there already."""
+    missing = [package for package in packages if not shutil.which(package)]
+    if missing and (
+        not shutil.which("apt-get")
+        or subprocess.call(["apt-get", "update", "-qq"], stdout=sys.stderr)
+        or subprocess.call(
+            ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *missing],
+            stdout=sys.stderr,
         )
+    ):
+        print_missing(" ".join(missing))
+
+
+def print_missing(name: str) -> None:
+    print(
+        f"batchyard: {name} could not be installed; continuing without",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def upload_changed(s3: Any, out: str, sent: dict[str, int], bucket: str, prefix: str) -> str:
@@ -80,6 +99,7 @@ def main(step: str, arguments: list[str]) -> int:
     packed, code, out = (os.path.join(work, name) for name in ("code.zip", "code", "out"))
     try:
         install(os.environ.get("BENCHMARK_INSTALL", "").split())
+        install_system(os.environ.get("BENCHMARK_APT_INSTALL", "").split())
         s3 = make_s3_client(work)
         try:
             s3.download_file(bucket, f"{prefix}code.zip", packed)

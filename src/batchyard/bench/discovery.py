@@ -76,6 +76,8 @@ def find_device(
             module = _import_library(library, importer)
             if kind == GPU:
                 device.kits[key] = _GPU_KITS[key](module, importer)
+                # Candidates may decode or encode on the CPU, with all its threads.
+                device.kits[key].threads = threads
             else:
                 device.kits[key] = _CPU_KITS[key](library, module, importer, threads)
         except UnusableLibraryError as exc:

@@ -80,20 +80,46 @@ class TorchKit(Kit):
         self._is_cuda = device.startswith("cuda")
         self.kind = GPU if self._is_cuda else CPU
         self.has_own_memory = self._is_cuda
+        #: pinned buffers for results, by shape, strides and type; reused by each copy
+        self._buffers: dict[Any, Any] = {}
 
     @property
     def device_name(self) -> str:
         return str(self.lib.cuda.get_device_name(self.device)) if self._is_cuda else ""
 
     def host(self, array: Array) -> Any:
-        return self.lib.from_numpy(array)
+        """Return the array, for CUDA in pinned memory, which the device reads without the CPU."""
+        tensor = self.lib.from_numpy(array)
+        if not self._is_cuda:
+            return tensor
+        try:
+            return tensor.pin_memory()
+        except RuntimeError:
+            return tensor  # no memory can be pinned: the copies are slower
 
     def to_device(self, held: Any) -> Any:
-        return held.to(self.device)
+        return held.to(self.device, non_blocking=True)
 
     def to_host(self, result: Any) -> Array:
-        array: Array = result.cpu().numpy() if self.lib.is_tensor(result) else result
+        """Return the result as an array, which the next copy may overwrite."""
+        if not self.lib.is_tensor(result):
+            plain: Array = result
+            return plain
+        array: Array = self._copy_down(result).numpy()
         return array
+
+    def _copy_down(self, result: Any) -> Any:
+        if not self._is_cuda:
+            return result.cpu()
+        key = (tuple(result.shape), tuple(result.stride()), result.dtype)
+        try:
+            if key not in self._buffers:
+                self._buffers[key] = self.lib.empty_like(result, device="cpu", pin_memory=True)
+        except RuntimeError:
+            return result.cpu()
+        buffer = self._buffers[key].copy_(result, non_blocking=True)
+        self.synchronise()
+        return buffer
 
     def synchronise(self) -> None:
         if self._is_cuda:
@@ -117,6 +143,7 @@ class TorchKit(Kit):
 
     def tidy(self) -> None:
         if self._is_cuda:
+            self._buffers.clear()
             self.lib.cuda.empty_cache()
 
     def measuring(self) -> AbstractContextManager[Any]:
@@ -134,18 +161,40 @@ class CupyKit(Kit):
         super().__init__("cupy", "CuPy", cupy, str(cupy.__version__))
         #: imports modules beside CuPy's own, like cupyx.scipy.ndimage
         self.load = importer
+        self._empty_pinned = _find_pinned_allocator(importer)
+        #: pinned buffers for results, by shape and type; reused by each copy
+        self._buffers: dict[Any, Any] = {}
 
     @property
     def device_name(self) -> str:
         name = self.lib.cuda.runtime.getDeviceProperties(self.lib.cuda.Device().id)["name"]
         return name.decode() if isinstance(name, bytes) else str(name)
 
+    def host(self, array: Array) -> Any:
+        """Return the array in pinned memory, which the device reads without the CPU."""
+        if self._empty_pinned is None or not array.flags.c_contiguous:
+            return array
+        pinned = self._empty_pinned(array.shape, array.dtype)
+        pinned[...] = array
+        return pinned
+
     def to_device(self, held: Any) -> Any:
-        return self.lib.asarray(held)
+        if self._empty_pinned is None or not held.flags.c_contiguous:
+            return self.lib.asarray(held)
+        array = self.lib.empty(held.shape, held.dtype)
+        array.set(held)  # without the staging buffer of asarray()
+        return array
 
     def to_host(self, result: Any) -> Array:
-        array: Array = self.lib.asnumpy(result)
-        return array
+        """Return the result as an array, which the next copy may overwrite."""
+        if self._empty_pinned is None or not result.flags.c_contiguous:
+            array: Array = self.lib.asnumpy(result)
+            return array
+        key = (result.shape, result.dtype.str)
+        if key not in self._buffers:
+            self._buffers[key] = self._empty_pinned(result.shape, result.dtype)
+        buffer: Array = self.lib.asnumpy(result, out=self._buffers[key])
+        return buffer
 
     def synchronise(self) -> None:
         self.lib.cuda.get_current_stream().synchronize()
@@ -161,7 +210,16 @@ class CupyKit(Kit):
         return int(self.lib.get_default_memory_pool().total_bytes())
 
     def tidy(self) -> None:
+        self._buffers.clear()
         self.lib.get_default_memory_pool().free_all_blocks()
+
+
+def _find_pinned_allocator(importer: Callable[[str], Any]) -> Any:
+    """Return CuPy's function for arrays in pinned memory; None if this version has none."""
+    try:
+        return getattr(importer("cupyx"), "empty_pinned", None)
+    except ImportError:
+        return None
 
 
 class OpenClKit(Kit):

@@ -16,6 +16,7 @@ import numpy as np
 
 from batchyard.bench import checking, memory, timing
 from batchyard.bench.discovery import LIBRARIES, Device
+from batchyard.bench.gpu_clocks import ClockLog
 from batchyard.bench.kits import Kit
 from batchyard.bench.results import Measurement, Outcome, Trial
 from batchyard.bench.timing import Effort, Finalist, Stopwatch
@@ -61,6 +62,10 @@ class Bench:
     seed: int = 0
     #: measure every candidate as thoroughly as the fastest
     measures_all: bool = False
+    #: candidates that compile for long are not tried
+    is_quick: bool = False
+    #: clocks of the GPU while it is measured; None for other devices
+    gpu_clocks: ClockLog | None = None
     clock: timing.Clock = time.perf_counter
     #: called before each timed call; raises KeyboardInterrupt if the user wants to stop
     before_call: Callable[[], None] = lambda: None
@@ -217,7 +222,11 @@ def scout(
     _, arrays = bench.inputs.time(lambda: make_inputs(workload, size, bench.seed))
     _, expected = bench.checks.time(lambda: make_reference(workload, size, arrays))
     check = checking.Check(expected, workload.tolerance)
-    attempts = [try_candidate(candidate, size, arrays, check, bench) for candidate in candidates]
+    attempts = [
+        try_candidate(candidate, size, arrays, check, bench)
+        for candidate in candidates
+        if not candidate.compiles
+    ]
     times_s = {
         attempt.trial.candidate: attempt.best_s
         for attempt in attempts
@@ -282,6 +291,8 @@ def _skip_reason(
         return "far behind at a smaller size"
     if reason := slowness_problem(operation, name, bench.scouted.get(workload.name)):
         return reason
+    if candidate.compiles and bench.is_quick:
+        return "not with --quick: it compiles for longer than everything else takes"
     kit = bench.device.kits[candidate.kit]
     owner = "the device has" if kit.has_own_memory else "this machine has"
     return memory_problem(needed_bytes, _free_bytes(kit), owner)
@@ -314,7 +325,11 @@ def try_candidate(
                 lambda: {key: kit.host(array) for key, array in candidate.arrange(arrays).items()}
             )
             _, device_arrays = bench.inputs.time(
-                lambda: {key: kit.to_device(array) for key, array in host_arrays.items()}
+                lambda: (
+                    host_arrays
+                    if candidate.takes_host_arrays
+                    else {key: kit.to_device(array) for key, array in host_arrays.items()}
+                )
             )
             kit.synchronise()
             kit.reset_peak()
@@ -408,6 +423,7 @@ def _measure_finalists(
     bench: Bench,
 ) -> Measurement:
     """Time the candidates in turns, and return the measurement of the fastest."""
+    start = bench.gpu_clocks.position() if bench.gpu_clocks else 0
     reason = _time_in_turns(ready, bench)
     best = min(ready, key=lambda candidate: candidate.trial.median_s or 0.0)
     final_trials = {candidate.trial.candidate: candidate.trial for candidate in ready}
@@ -420,6 +436,7 @@ def _measure_finalists(
         warm_s=best.trial.warm_s,
         peak_memory_bytes=best.peak_bytes,
         error=best.trial.error,
+        gpu_clocks=bench.gpu_clocks.since(start) if bench.gpu_clocks else None,
         tried=tuple(final_trials.get(trial.candidate, trial) for trial in trials),
     )
     # The other candidates release their memory before copies are measured.
@@ -444,27 +461,53 @@ def _time_in_turns(ready: Sequence[ReadyCandidate], bench: Bench) -> str:
     return reason
 
 
+@dataclass(frozen=True, slots=True)
+class _CopyTimes:
+    """Seconds of one call with copies: of the inputs, of the computation, of the result."""
+
+    up: float
+    compute: float
+    down: float
+
+    @property
+    def total(self) -> float:
+        return self.up + self.compute + self.down
+
+
 def _measure_copies(measurement: Measurement, best: ReadyCandidate, bench: Bench) -> Measurement:
     """Add the times of calls with copies of the inputs to the device and of the result back."""
-    kit = best.kit
     best.arrays = {}
-    totals_s: list[float] = []
-    to_device_s: list[float] = []
-    to_host_s: list[float] = []
+    times: list[_CopyTimes] = []
+    spent_s = 0.0
     try:
-        with kit.measuring():
-            while not timing.is_enough(totals_s, sum(totals_s), bench.effort):
-                up_s, arrays = bench.calls.time(best.copy_inputs)
-                compute_s, result = bench.calls.time(partial(best.compute, arrays))
-                down_s, _ = bench.calls.time(partial(kit.to_host, result))
-                totals_s.append(up_s + compute_s + down_s)
-                to_device_s.append(up_s)
-                to_host_s.append(down_s)
+        with best.kit.measuring():
+            # The first call is not counted: it allocates the buffers.
+            group = timing.group_size(_call_with_copies(best, bench).total, bench.effort)
+            while not timing.is_enough([one.total for one in times], spent_s, bench.effort):
+                calls = [_call_with_copies(best, bench) for _ in range(group)]
+                spent_s += sum(call.total for call in calls)
+                times.append(_mean_times(calls))
     except WORKLOAD_ERRORS as exc:
         return replace(measurement, reason=f"not measured with copies: {describe_error(exc)}")
     return replace(
         measurement,
-        with_copies_s=tuple(totals_s),
-        to_device_s=float(np.median(to_device_s)),
-        to_host_s=float(np.median(to_host_s)),
+        with_copies_s=tuple(one.total for one in times),
+        to_device_s=float(np.median([one.up for one in times])),
+        to_host_s=float(np.median([one.down for one in times])),
+    )
+
+
+def _call_with_copies(best: ReadyCandidate, bench: Bench) -> _CopyTimes:
+    up_s, arrays = bench.calls.time(best.copy_inputs)
+    compute_s, result = bench.calls.time(partial(best.compute, arrays))
+    down_s, _ = bench.calls.time(partial(best.kit.to_host, result))
+    return _CopyTimes(up_s, compute_s, down_s)
+
+
+def _mean_times(calls: Sequence[_CopyTimes]) -> _CopyTimes:
+    count = len(calls)
+    return _CopyTimes(
+        sum(call.up for call in calls) / count,
+        sum(call.compute for call in calls) / count,
+        sum(call.down for call in calls) / count,
     )

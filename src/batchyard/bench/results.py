@@ -24,6 +24,8 @@ VERSION = 1
 COMMAND = "command"
 #: a larger spread is marked in tables: other load disturbed the measurement
 NOISY = 0.15
+#: a GPU whose clock is below this fraction of its highest one was slowed down
+SLOWED = 0.75
 
 
 #: what a field may hold; checked when a file is read
@@ -69,6 +71,22 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuClocks:
+    """Clocks of the GPU's processors while an operation was measured."""
+
+    #: median and lowest of the readings, and the highest that the GPU allows
+    median_mhz: Amount
+    lowest_mhz: Amount
+    max_mhz: Amount
+    readings: Annotated[int, Range(1, MAX_SIZE)]
+
+    @property
+    def fraction(self) -> float | None:
+        """The median as a fraction of the highest clock; None if that is unknown."""
+        return self.median_mhz / self.max_mhz if self.max_mhz else None
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """One operation on one device: the times of the fastest candidate, and all trials."""
 
@@ -93,6 +111,7 @@ class Measurement:
     tolerance: Amount | None = None
     #: CRC-32 of the inputs; only results of equal inputs are compared
     inputs_crc: Count | None = None
+    gpu_clocks: GpuClocks | None = None
     tried: tuple[Trial, ...] = ()
 
     @property

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from batchyard.bench import measuring, workload_values
 from batchyard.bench.discovery import Device
+from batchyard.bench.gpu_clocks import ClockLog
 from batchyard.bench.measuring import Bench
 from batchyard.bench.results import Measurement, Outcome, Peak, Results, Seconds
 from batchyard.bench.timing import QUICK, Clock, Effort
@@ -86,7 +87,32 @@ def run_plan(
     ``write`` is called after each measurement; ``begin_s``: when the command began, since its
     set-up counts too; ``raise_if_stopped`` raises KeyboardInterrupt if the user wants to stop.
     """
-    bench = Bench(device, plan.effort, plan.seed, plan.measures_all, clock, raise_if_stopped)
+    bench = Bench(
+        *(device, plan.effort, plan.seed, plan.measures_all, plan.is_quick),
+        ClockLog() if device.kind == GPU else None,
+        clock,
+        raise_if_stopped,
+    )
+    try:
+        return _run_operations(
+            plan, peaks, bench, description, instance_type, write, listener, begin_s
+        )
+    finally:
+        if bench.gpu_clocks is not None:
+            bench.gpu_clocks.close()
+
+
+def _run_operations(
+    plan: Plan,
+    peaks: Sequence[Workload],
+    bench: Bench,
+    description: dict[str, Any],
+    instance_type: str | None,
+    write: Callable[[Results], None],
+    listener: OperationListener,
+    begin_s: float,
+) -> Results:
+    device, clock = bench.device, bench.clock
     # Without this, the garbage collector would look at all objects of the imported libraries before
     # each candidate, which takes a tenth of a second.
     gc.freeze()
@@ -108,7 +134,7 @@ def run_plan(
     for workload, size in plan.operations:
         listener.on_start(f"{workload.title}, {workload_values.label_of(workload, size)}")
         measurement = measuring.measure(workload, size, bench)
-        raise_if_stopped()
+        bench.before_call()
         measurements.append(measurement)
         gc.collect()
         results = replace(
@@ -137,7 +163,9 @@ def _probe_peaks(
             full_size, quick_size = _PEAK_SIZES[workload.name]
             listener.on_start(f"the device's peak: {workload.title}")
             brief = Bench(
-                bench.device, QUICK, plan.seed, clock=bench.clock, before_call=bench.before_call
+                *(bench.device, QUICK, plan.seed, False, True),
+                clock=bench.clock,
+                before_call=bench.before_call,
             )
             size = quick_size if plan.is_quick else full_size
             probes.append(measuring.measure(workload, size, brief))

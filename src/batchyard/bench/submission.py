@@ -32,10 +32,17 @@ TYPE_VARIABLE = "BENCHMARK_TYPE"
 ANY_TYPE = "any"
 #: has Python 3.11, NumPy and PyTorch with CUDA; the same image measures CPU and GPU
 IMAGE = "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime"
-#: CPU libraries that the image lacks, so that the CPU is measured with its fastest code
-EXTRA_PACKAGES = ("scipy", "opencv-python-headless", "numba", "pillow")
+#: libraries that the image lacks, so that each device is measured with its fastest code
+EXTRA_PACKAGES = {
+    CPU: ("scipy", "opencv-python-headless", "numba", "pillow"),
+    # Pictures are decoded by OpenCV on the CPU for one of the GPU's candidates.
+    GPU: ("cupy-cuda12x[ctk]", "scipy", "opencv-python-headless", "pillow"),
+}
+#: packages of the system that the image lacks: torch.compile needs a compiler
+EXTRA_SYSTEM_PACKAGES = ("g++",)
 #: environment variable of a step: packages that a job installs before it measures
 INSTALL_VARIABLE = "BENCHMARK_INSTALL"
+SYSTEM_INSTALL_VARIABLE = "BENCHMARK_APT_INSTALL"
 
 _TIMEOUT_S = 7200
 #: fraction of the expected memory of a host that a job requests; with more it might never start
@@ -155,16 +162,15 @@ def make_pipeline(
     types: Mapping[str, str],
     *,
     gpu_queue: str | None = None,
-    install: Iterable[str] = (),
+    installs_extras: bool = False,
 ) -> Pipeline:
     """Return the pipeline with one step per kind of device.
 
-    ``gpu_queue``: the queue of a stand-in, which runs there without requesting a GPU.
+    ``gpu_queue``: the queue of a stand-in, which runs there without requesting a GPU;
+    ``installs_extras``: jobs install the libraries that the default image lacks.
     """
     steps = []
-    extra_env = {INSTALL_VARIABLE: " ".join(install)} if install else {}
-    if isinstance(request, CommandRequest):
-        extra_env = {**request.env, **extra_env}
+    user_env = request.env if isinstance(request, CommandRequest) else {}
     for kind in STEPS:
         # `exec`, because a shell as the first process of a container would not forward SIGTERM.
         python = ["exec", "python3", "-c", bootstrap_source(), kind]
@@ -179,10 +185,21 @@ def make_pipeline(
                 queue=gpu_queue if kind == GPU else None,
                 timeout_s=_TIMEOUT_S,
                 image=image,
-                env={**extra_env, TYPE_VARIABLE: types.get(kind) or ANY_TYPE},
+                env={
+                    **user_env,
+                    **(_install_env(kind) if installs_extras else {}),
+                    TYPE_VARIABLE: types.get(kind) or ANY_TYPE,
+                },
             )
         )
     return Pipeline(PIPELINE, tuple(steps))
+
+
+def _install_env(kind: str) -> dict[str, str]:
+    return {
+        INSTALL_VARIABLE: " ".join(EXTRA_PACKAGES[kind]),
+        SYSTEM_INSTALL_VARIABLE: " ".join(EXTRA_SYSTEM_PACKAGES),
+    }
 
 
 def is_stand_in_command(command: str | None) -> bool:

@@ -10,6 +10,7 @@ from statistics import median
 from batchyard.bench.comparing import Comparison, Row, Side
 from batchyard.bench.results import (
     NOISY,
+    SLOWED,
     STAND_IN_NOTE,
     Measurement,
     Outcome,
@@ -181,6 +182,10 @@ def _operations(results: Results) -> list[str]:
         [*measurement_cells(measurement, results), _error_text(measurement)]
         for measurement in results.successes
     ]
+    if any(measurement.gpu_clocks for measurement in results.successes):
+        head.append("GPU clock")
+        for row, measurement in zip(rows, results.successes, strict=True):
+            row.append(_clock_text(measurement))
     if not rows:
         return ["nothing has been measured" if results.ended else "nothing has been measured yet"]
     return columns(head, rows, frozenset({0, 1}))
@@ -200,6 +205,15 @@ def measurement_cells(measurement: Measurement, results: Results) -> list[str]:
         percent_text(results.peak.fraction(measurement)),
         bytes_text(measurement.peak_memory_bytes),
     ]
+
+
+def _clock_text(measurement: Measurement) -> str:
+    """Return the clock of the GPU while it was measured, and the highest that it allows."""
+    clocks = measurement.gpu_clocks
+    if clocks is None:
+        return NONE
+    is_slowed = (clocks.fraction or 1.0) < SLOWED
+    return f"{clocks.median_mhz:.0f} of {clocks.max_mhz:.0f} MHz" + (" !" if is_slowed else "")
 
 
 def _error_text(measurement: Measurement) -> str:
@@ -262,11 +276,17 @@ def _remarks(results: Results) -> list[str]:
             f" {NOISY * 100:.0f} % (marked !): other load on the machine disturbed them,"
             " and a repeat may differ as much"
         )
+    if slowed := sum(" !" in _clock_text(measurement) for measurement in results.successes):
+        lines.append(
+            f"warning: in {slowed} of {len(results.successes)} the GPU's clock was below"
+            f" {SLOWED * 100:.0f} % of its highest (marked !): it was cold, hot, or at its limit of"
+            " power, and another GPU of the type may be faster"
+        )
     if results.is_quick:
         lines.append("quick: few repeats and small sizes: shows that it works, not for decisions")
-    if results.missing:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in results.missing.items())
-        lines.append(f"not tried, and might be faster: {reasons}")
+    if reasons := {**results.missing, **_untried_candidates(results)}:
+        listing = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        lines.append(f"not tried, and might be faster: {listing}")
     if not results.ended:
         lines.append("not finished: only the operations above were measured")
     elif not results.is_command:
@@ -276,6 +296,16 @@ def _remarks(results: Results) -> list[str]:
             " benchmark's own work, not inputs, checks or measured calls"
         )
     return lines
+
+
+def _untried_candidates(results: Results) -> dict[str, str]:
+    """Return the candidates that need something which is not installed, with the reason."""
+    return {
+        trial.candidate: trial.reason
+        for measurement in results.measurements
+        for trial in measurement.tried
+        if trial.outcome is Outcome.SKIPPED and trial.reason.startswith("it needs")
+    }
 
 
 # -- a comparison --

@@ -18,19 +18,21 @@ Clock: TypeAlias = Callable[[], float]
 class Effort:
     """How long and how often a finalist is measured."""
 
-    #: warm calls of a finalist, however long or short they are
+    #: times of a finalist: warm calls, or groups of short ones
     min_calls: int
     max_calls: int
     #: seconds of measured time per finalist after which no further round starts
     budget_s: float
+    #: seconds of measured time per finalist at least: short calls are timed in groups
+    min_total_s: float = 0.0
     #: a finalist took at most this many times the time of the fastest candidate in its trial
     finalist_factor: float = 1.25
     #: a candidate beyond this factor is not tried at larger sizes
     hopeless_factor: float = 2.5
 
 
-FULL = Effort(min_calls=5, max_calls=60, budget_s=4.0)
-QUICK = Effort(min_calls=3, max_calls=15, budget_s=0.25)
+FULL = Effort(min_calls=5, max_calls=60, budget_s=4.0, min_total_s=0.6)
+QUICK = Effort(min_calls=3, max_calls=15, budget_s=0.25, min_total_s=0.03)
 #: calls of at least this duration are measured only three times
 _LONG_S = 3.0
 _MIN_LONG_CALLS = 3
@@ -68,9 +70,24 @@ class Finalist:
     expected_s: float
     times_s: list[float] = field(default_factory=list)
 
-    @property
-    def calls_per_turn(self) -> int:
-        return max(1, math.ceil(_TURN_S / max(self.expected_s, 1e-7)))
+
+def group_size(expected_s: float, effort: Effort) -> int:
+    """Return how many calls are timed together, so that all times last ``min_total_s``.
+
+    Sixty calls of some microseconds would measure the clock and the scheduler, not the calls.
+    """
+    return max(1, math.ceil(effort.min_total_s / effort.max_calls / max(expected_s, 1e-7)))
+
+
+def time_group(call: Callable[[], Any], count: int, stopwatch: Stopwatch) -> float:
+    """Return the mean duration of ``count`` calls in a row, in seconds."""
+
+    def call_all() -> None:
+        for _ in range(count):
+            # The result is dropped at once, so that the next call can reuse its memory.
+            call()
+
+    return stopwatch.time(call_all)[0] / count
 
 
 def is_close(seconds: float, best_s: float, effort: Effort) -> bool:
@@ -114,7 +131,8 @@ def time_in_turns(finalists: Sequence[Finalist], effort: Effort, stopwatch: Stop
                 # Threads of another library may still be spinning, and the caches hold its data:
                 # this call is not counted.
                 stopwatch.time(finalist.call)
-            for _ in range(min(finalist.calls_per_turn, effort.max_calls - len(finalist.times_s))):
-                # The result is dropped at once, so that the next call can reuse its memory.
-                finalist.times_s.append(stopwatch.time(finalist.call)[0])
+            group = group_size(finalist.expected_s, effort)
+            groups = max(1, math.ceil(_TURN_S / max(finalist.expected_s * group, 1e-7)))
+            for _ in range(min(groups, effort.max_calls - len(finalist.times_s))):
+                finalist.times_s.append(time_group(finalist.call, group, stopwatch))
             spent_s[number] += stopwatch.spent_s - start_s

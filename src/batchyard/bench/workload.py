@@ -51,6 +51,10 @@ class Candidate:
     finish: Callable[[Any], Any] = _unchanged_result
     #: kinds of devices on which this candidate makes sense
     kinds: tuple[str, ...] = KINDS
+    #: takes its inputs on the host, and copies itself; for workloads with ``copies_included``
+    takes_host_arrays: bool = False
+    #: compiles for many seconds in its first call: not tried with --quick
+    compiles: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,15 @@ def test_a_stand_in_goes_to_the_gpu_queue_and_asks_for_no_gpu() -> None:
 
 
 def test_what_the_image_lacks_is_installed_in_both_jobs() -> None:
-    made = submission.make_pipeline(Request(), "img", SMALL, {}, install=["scipy", "numba"])
-    assert [step.env[submission.INSTALL_VARIABLE] for step in made.steps] == ["scipy numba"] * 2
+    made = submission.make_pipeline(Request(), "img", SMALL, {}, installs_extras=True)
+    cpu, gpu = (step.env[submission.INSTALL_VARIABLE].split() for step in made.steps)
+    assert {"scipy", "numba", "opencv-python-headless"} <= set(cpu)
+    # The best that a user could write on a GPU: CuPy, and OpenCV for what the GPU cannot decode.
+    assert {"cupy-cuda12x[ctk]", "opencv-python-headless"} <= set(gpu)
+    # torch.compile needs a compiler on both.
+    assert [step.env[submission.SYSTEM_INSTALL_VARIABLE] for step in made.steps] == ["g++", "g++"]
+    plain = submission.make_pipeline(Request(), "img", SMALL, {})
+    assert not any(submission.INSTALL_VARIABLE in step.env for step in plain.steps)
 
 
 def test_the_jobs_can_be_said_to_aws_and_are_short_enough_to_start() -> None:

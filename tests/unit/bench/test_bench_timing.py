@@ -7,7 +7,16 @@ from collections.abc import Callable
 import pytest
 from bench_values import Ticks
 
-from batchyard.bench.timing import Effort, Finalist, Stopwatch, is_enough, time_in_turns
+from batchyard.bench.timing import (
+    FULL,
+    QUICK,
+    Effort,
+    Finalist,
+    Stopwatch,
+    group_size,
+    is_enough,
+    time_in_turns,
+)
 
 EFFORT = Effort(min_calls=3, max_calls=10, budget_s=1.0)
 
@@ -72,3 +81,21 @@ def test_what_is_spent_counts_even_if_the_call_fails() -> None:
     with pytest.raises(ValueError):
         stopwatch.time(fails)
     assert stopwatch.spent_s == 2
+
+
+def test_short_calls_are_timed_in_groups_that_last_long_enough() -> None:
+    clock, log = Ticks(), []
+    effort = Effort(min_calls=3, max_calls=10, budget_s=1.0, min_total_s=0.5)
+    short, long = Finalist(calls(clock, 1e-5, log), 1e-5), Finalist(calls(clock, 0.2, log), 0.2)
+    time_in_turns([short, long], effort, Stopwatch(clock))
+    assert len(short.times_s) == 10 and short.times_s == pytest.approx([1e-5] * 10)
+    assert log.count(1e-5) * 1e-5 >= 0.5
+    assert len(long.times_s) == log.count(0.2)  # never in groups
+
+
+def test_a_group_is_as_large_as_needed_and_no_larger() -> None:
+    effort = Effort(min_calls=5, max_calls=60, budget_s=4.0, min_total_s=0.6)
+    assert [group_size(seconds, effort) for seconds in (1.0, 0.01, 0.005, 1e-5)] == [1, 1, 2, 1000]
+    assert group_size(0.0, effort) == 100_000
+    assert group_size(1e-6, EFFORT) == 1
+    assert FULL.min_total_s >= 0.5 and QUICK.min_total_s > 0

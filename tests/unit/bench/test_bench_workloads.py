@@ -7,6 +7,8 @@ stands in for CuPy.
 from __future__ import annotations
 
 import importlib
+import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +18,13 @@ import numpy as np
 import pytest
 
 from batchyard.bench import discovery, loading
+from batchyard.bench.checking import Check
 from batchyard.bench.kits import CupyKit, Kit, OpenClKit, TorchKit
 from batchyard.bench.measuring import Bench, candidate_name, measure
 from batchyard.bench.results import Outcome
 from batchyard.bench.timing import Effort
 from batchyard.bench.workload import Candidate, Workload
-from batchyard.bench.workloads import convolution, images
+from batchyard.bench.workloads import convolution, images, torch_compile
 from batchyard.errors import InputError
 
 ONCE = Effort(min_calls=1, max_calls=1, budget_s=0.0)
@@ -86,8 +89,10 @@ def test_a_candidate_is_right(workload: Workload, candidate: Candidate) -> None:
     kit = kit_of(candidate.kit)
     if isinstance(kit, str):
         pytest.skip(kit)
-    if "pinned" in candidate.name:
-        pytest.skip("pinned memory needs CUDA")
+    if "nvJPEG" in candidate.name:
+        pytest.skip("nvJPEG needs CUDA")
+    if candidate.compiles:
+        pytest.skip("test_what_pytorch_compiles_is_right, which is slow")
     if candidate.name.startswith("gaussian_filter") and isinstance(kit_of("scipy"), str):
         pytest.skip("it needs SciPy")
     if workload.name == "images" and candidate.kit == "torch" and isinstance(kit_of("cv2"), str):
@@ -180,6 +185,190 @@ def test_a_folder_without_pictures(tmp_path: Path, name: str, message: str) -> N
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=message):
         images.workload(tmp_path / name)
+
+
+@pytest.mark.slow
+def test_what_pytorch_compiles_is_right() -> None:
+    kit = kit_of("torch")
+    if isinstance(kit, str):
+        pytest.skip(kit)
+    try:
+        torch_compile.require_compiler("cpu", os.environ)
+    except ImportError as exc:
+        pytest.skip(str(exc))
+    (candidate,) = [one for one in WORKLOADS["convolution"].candidates if one.compiles]
+    only = replace(WORKLOADS["convolution"], candidates=(candidate,))
+    bench = Bench(discovery.Device("cpu", {"torch": kit}), ONCE)
+    for size in (34, 70):
+        one = measure(only, size, bench)
+        assert one.outcome is Outcome.OK, one.reason
+
+
+def test_without_a_compiler_the_candidate_says_what_it_needs() -> None:
+    def find_none(name: str) -> str | None:
+        return None
+
+    def load_nothing(name: str) -> Any:
+        raise ModuleNotFoundError(name=name)
+
+    with pytest.raises(ImportError) as caught:
+        torch_compile.require_compiler("cpu", {}, find_none)
+    assert caught.value.name == "a compiler (g++ or clang++)"
+    with pytest.raises(ImportError) as caught:
+        torch_compile.require_compiler("cpu", {"CXX": "mine++"}, find_none)
+    assert caught.value.name == "a compiler (mine++)"
+    with pytest.raises(ImportError) as caught:
+        torch_compile.require_compiler("gpu", {}, lambda name: name, load_nothing)
+    assert caught.value.name == "triton"
+    torch_compile.require_compiler("gpu", {}, lambda name: name, lambda name: None)
+    torch_compile.require_compiler("cpu", {}, lambda name: name)
+
+
+def test_pictures_are_decoded_and_encoded_on_the_device_in_one_call() -> None:
+    kit = kit_of("torch")
+    if isinstance(kit, str):
+        pytest.skip(kit)
+    torch, noted = kit.lib, []
+    files = images.generate(2, np.random.default_rng(0))
+
+    def decode_jpeg(data: list[Any], mode: str, device: str) -> list[Any]:
+        noted.append(("decode", len(data), mode, device))
+        return [
+            torch.from_numpy(images._decode(one.numpy()).copy()).permute(2, 0, 1) for one in data
+        ]
+
+    def encode_jpeg(pictures: list[Any], quality: int) -> list[Any]:
+        noted.append(("encode", len(pictures), quality))
+        assert all(one.shape[0] == 3 and one.is_contiguous() for one in pictures)
+        return [torch.from_numpy(images._encode(one.permute(1, 2, 0).numpy())) for one in pictures]
+
+    io = SimpleNamespace(
+        decode_jpeg=decode_jpeg,
+        encode_jpeg=encode_jpeg,
+        ImageReadMode=SimpleNamespace(RGB="RGB"),
+    )
+    call = images.decode_on_device(kit, io)
+    result = call(**{name: torch.from_numpy(data.copy()) for name, data in files.items()})
+    assert noted == [("decode", 2, "RGB", "cpu"), ("encode", 2, 90)]
+    check = Check(images.reference(2, files), 0.1)
+    assert check(images._finish(result)).problem == ""
+
+
+def test_the_gpus_candidates_have_the_threads_of_the_cpu() -> None:
+    torch = SimpleNamespace(
+        __version__="2",
+        version=SimpleNamespace(cuda="12"),
+        cuda=SimpleNamespace(is_available=lambda: True, init=lambda: None),
+        backends=SimpleNamespace(
+            cuda=SimpleNamespace(matmul=SimpleNamespace()), cudnn=SimpleNamespace()
+        ),
+    )
+    found = discovery.find_device("gpu", ["torch"], 16, lambda name: torch)
+    assert found.kits["torch"].threads == 16
+
+
+class Tensor:
+    """Notes how it is copied."""
+
+    shape, dtype = (2,), "float32"
+
+    def __init__(self, noted: list[str]) -> None:
+        self.noted = noted
+
+    def stride(self) -> tuple[int]:
+        return (1,)
+
+    def pin_memory(self) -> Tensor:
+        self.noted.append("pin")
+        return self
+
+    def to(self, device: str, non_blocking: bool) -> Tensor:
+        self.noted.append(f"to {device} {'at once' if non_blocking else ''}")
+        return self
+
+    def copy_(self, other: Tensor, non_blocking: bool) -> Tensor:
+        self.noted.append(f"copy {'at once' if non_blocking else ''}")
+        return self
+
+    def cpu(self) -> Tensor:
+        self.noted.append("cpu")
+        return self
+
+    def numpy(self) -> str:
+        return "array"
+
+
+def test_copies_of_cuda_are_pinned_and_reuse_their_buffer() -> None:
+    noted: list[str] = []
+    tensor = Tensor(noted)
+
+    def empty_like(like: Any, device: str, pin_memory: bool) -> Any:
+        noted.append(f"allocate {device} {pin_memory}")
+        return tensor
+
+    torch = SimpleNamespace(
+        __version__="2",
+        from_numpy=lambda array: tensor,
+        is_tensor=lambda value: isinstance(value, Tensor),
+        empty_like=empty_like,
+        cuda=SimpleNamespace(synchronize=lambda device: noted.append("wait")),
+    )
+    kit = TorchKit(torch, "cuda:0")
+    kit.to_device(kit.host(np.zeros(2)))
+    assert noted == ["pin", "to cuda:0 at once"]
+    noted.clear()
+    assert [kit.to_host(tensor), kit.to_host(tensor)] == ["array", "array"]
+    assert noted == ["allocate cpu True", "copy at once", "wait", "copy at once", "wait"]
+
+
+def test_where_no_memory_can_be_pinned_copies_are_plain() -> None:
+    noted: list[str] = []
+
+    class Refusing(Tensor):
+        def pin_memory(self) -> Tensor:
+            raise RuntimeError("cannot pin")
+
+    def empty_like(like: Any, device: str, pin_memory: bool) -> Any:
+        raise RuntimeError("cannot pin")
+
+    torch = SimpleNamespace(
+        __version__="2",
+        from_numpy=lambda array: Refusing(noted),
+        is_tensor=lambda value: True,
+        empty_like=empty_like,
+    )
+    kit = TorchKit(torch, "cuda:0")
+    kit.to_device(kit.host(np.zeros(2)))
+    kit.to_host(Tensor(noted))
+    assert noted == ["to cuda:0 at once", "cpu"]
+
+
+def test_copies_of_cupy_are_pinned_and_reuse_their_buffer() -> None:
+    allocated: list[tuple[int, ...]] = []
+
+    def empty_pinned(shape: tuple[int, ...], dtype: Any) -> Any:
+        allocated.append(shape)
+        return np.empty(shape, dtype)
+
+    class DeviceArray(np.ndarray[Any, Any]):
+        def set(self, array: Any) -> None:
+            self[...] = array
+
+    def asnumpy(array: Any, out: Any = None) -> Any:
+        assert out is not None
+        out[...] = array
+        return out
+
+    cupy = cupy_like()
+    cupy.empty = lambda shape, dtype: np.empty(shape, dtype).view(DeviceArray)
+    cupy.asnumpy = asnumpy
+    kit = CupyKit(cupy, lambda name: SimpleNamespace(empty_pinned=empty_pinned))
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    device = kit.to_device(kit.host(data))
+    assert np.array_equal(kit.to_host(device), data) and np.array_equal(kit.to_host(device), data)
+    assert allocated == [(2, 3), (2, 3)]
+    # What is not contiguous is copied as CuPy does it.
+    assert kit.host(data.T) is not None and allocated == [(2, 3), (2, 3)]
 
 
 def test_cuda_through_pytorch_waits_and_counts() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from batchyard.bench.kits import Kit
 from batchyard.bench.workload import Array, Arrays, Candidate, Function, Sample, Workload
+from batchyard.bench.workloads import torch_compile
 
 _CHANNELS = (3, 16, 32)
 #: side of the squares of the result that are computed again in float64
@@ -172,6 +173,11 @@ def pooled_first(kit: Any, size: int) -> Function:
     return call
 
 
+def with_compile(kit: Any, size: int) -> Function:
+    """Let PyTorch compile ReLU and pooling into one loop."""
+    return torch_compile.compile_function(kit, pooled_first(kit, size))
+
+
 def in_tiles(rows: int, kit: Any, size: int) -> Function:
     """Compute all layers of a strip of rows while it is in the cache."""
     functional = kit.lib.nn.functional
@@ -269,6 +275,13 @@ def _workload(name: str, batch: int, quick_sizes: tuple[int, ...]) -> Workload:
                 partial(in_tiles, 128),
                 channels_last,
                 kinds=("cpu",),
+            ),
+            Candidate(
+                "channels last, torch.compile",
+                "torch",
+                with_compile,
+                arrange=channels_last,
+                compiles=True,
             ),
             Candidate("channels first", "torch", with_torch),
             Candidate("strips of 32 rows, matmul", "numpy", with_numpy),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,34 +20,22 @@ def reference(size: int, arrays: Mapping[str, Array]) -> Array:
 
 
 def to_device(kit: Kit, size: int) -> Function:
-    return _from_host(lambda data: kit.host(kit.to_host(data)), kit.to_device)
-
-
-def pinned_to_device(kit: Any, size: int) -> Function:
-    """Copy from pinned memory, which the device can read without the CPU."""
-    return _from_host(
-        lambda data: data.cpu().pin_memory(), lambda held: held.to(kit.device, non_blocking=True)
-    )
-
-
-def _from_host(hold: Callable[[Any], Any], copy: Callable[[Any], Any]) -> Function:
     held: list[Any] = []
 
     def call(data: Any) -> Any:
         if not held:
-            held.append(hold(data))
-        return copy(held[0])
+            held.append(kit.host(kit.to_host(data)))
+        return kit.to_device(held[0])
 
     return call
 
 
 def to_host(kit: Kit, size: int) -> Function:
-    return lambda data: kit.host(kit.to_host(data))
+    return lambda data: kit.to_host(data)
 
 
-def to_pinned_host(kit: Any, size: int) -> Function:
-    out = kit.lib.empty(size * 2**18, dtype=kit.lib.float32, pin_memory=True)
-    return lambda data: out.copy_(data, non_blocking=True)
+#: the kits of CUDA copy from and to pinned memory, which the device reads without the CPU
+_MEMORY = {"torch": "pinned", "cupy": "pinned", "opencl": "pageable"}
 
 
 def _workload(name: str, title: str, candidates: tuple[Candidate, ...]) -> Workload:
@@ -73,17 +61,11 @@ WORKLOADS = (
     _workload(
         "copy-to-device",
         "Copy to the device",
-        (
-            Candidate("pinned", "torch", pinned_to_device),
-            *(Candidate("pageable", kit, to_device) for kit in ("torch", "cupy", "opencl")),
-        ),
+        tuple(Candidate(memory, kit, to_device) for kit, memory in _MEMORY.items()),
     ),
     _workload(
         "copy-to-host",
         "Copy to the host",
-        (
-            Candidate("pinned", "torch", to_pinned_host),
-            *(Candidate("pageable", kit, to_host) for kit in ("torch", "cupy", "opencl")),
-        ),
+        tuple(Candidate(memory, kit, to_host) for kit, memory in _MEMORY.items()),
     ),
 )

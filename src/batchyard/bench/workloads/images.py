@@ -19,6 +19,8 @@ _HEIGHT, _WIDTH = 768, 1024
 #: five eighths: decoders cannot shrink by this factor, so that the resizing is measured
 _NUMERATOR, _DENOMINATOR = 5, 8
 _QUALITY = 90
+#: shares of red, green and blue
+_GREY_WEIGHTS = (0.299, 0.587, 0.114)
 _ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp")
 
 
@@ -53,7 +55,8 @@ def _encode(image: Array) -> Array:
 
         buffer = io.BytesIO()
         Image.fromarray(image).save(buffer, "JPEG", quality=_QUALITY)
-        return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
+        # Writable, as PyTorch wants it.
+        return np.frombuffer(bytearray(buffer.getvalue()), dtype=np.uint8)
     return np.asarray(
         cv2.imencode(".jpg", image[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1]
     ).ravel()
@@ -112,7 +115,8 @@ def files_in(folder: Path) -> list[Path]:
 def _read(paths: Sequence[Path], size: int, rng: np.random.Generator) -> Arrays:
     try:
         return {
-            path.name: np.frombuffer(path.read_bytes(), dtype=np.uint8) for path in paths[:size]
+            path.name: np.frombuffer(bytearray(path.read_bytes()), dtype=np.uint8)
+            for path in paths[:size]
         }
     except OSError as exc:
         raise from_os_error(exc, "read the picture") from exc
@@ -131,7 +135,7 @@ def reference(size: int, arrays: Mapping[str, Array]) -> Sample:
 
 
 def _expected_picture(image: Array) -> Array:
-    grey = image @ np.array([0.299, 0.587, 0.114])
+    grey = image @ np.array(_GREY_WEIGHTS)
     down, across = (_areas(side, _shrink(side)) for side in grey.shape)
     return np.asarray(down @ grey @ across.T)
 
@@ -193,23 +197,63 @@ def with_pillow(kit: Kit, size: int) -> Function:
     return _over_files(convert, kit.threads)
 
 
+def _make_shrinker(kit: Any, weights: Sequence[float]) -> Callable[[Any], Any]:
+    """Return a function that makes a picture grey and shrinks it, on the device.
+
+    The picture has the dimensions channels, height, width; ``weights`` are those of the channels.
+    A pixel is the mean of the area it covers, as on the CPU: bilinear filters blur more.
+    """
+    torch, functional = kit.lib, kit.lib.nn.functional
+    shares = torch.tensor(list(weights), device=kit.device).view(3, 1, 1)
+
+    def shrink(image: Any) -> Any:
+        # Grey first: the mean of one channel is less work than that of three.
+        grey = (image.float() * shares).sum(dim=0)
+        shape = (_shrink(image.shape[1]), _shrink(image.shape[2]))
+        small = functional.interpolate(grey[None, None], size=shape, mode="area")
+        return small[0, 0].round().clamp(0, 255).byte()
+
+    return shrink
+
+
 def with_torch(kit: Any, size: int) -> Function:
-    """Decode and encode on the CPU with OpenCV; shrink and convert to grey on the device."""
+    """Decode and encode on the CPU with OpenCV, in threads; shrink and make grey on the device."""
     import cv2
 
-    torch, functional = kit.lib, kit.lib.nn.functional
-    weights = torch.tensor([0.114, 0.587, 0.299], device=kit.device).view(1, 3, 1, 1)
+    torch = kit.lib
+    shrink = _make_shrinker(kit, _GREY_WEIGHTS[::-1])
 
     def convert(data: Any) -> Array:
-        decoded = _require_pixels(cv2.imdecode(data.cpu().numpy(), cv2.IMREAD_COLOR))
-        image = torch.from_numpy(decoded).to(kit.device)
-        planes = image.permute(2, 0, 1).unsqueeze(0).float()
-        shape = (_shrink(image.shape[0]), _shrink(image.shape[1]))
-        small = functional.interpolate(planes, size=shape, mode="bilinear", antialias=True)
-        grey = (small * weights).sum(dim=1)[0].round().clamp(0, 255).byte().cpu().numpy()
+        decoded = _require_pixels(cv2.imdecode(data.numpy(), cv2.IMREAD_COLOR))
+        # The main thread's inference mode does not reach this one.
+        with torch.inference_mode():
+            image = torch.from_numpy(decoded).to(kit.device)
+            grey = shrink(image.permute(2, 0, 1)).cpu().numpy()
         return np.asarray(cv2.imencode(".jpg", grey, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1])
 
-    return _over_files(convert, 1)
+    return _over_files(convert, kit.threads)
+
+
+def with_nvjpeg(kit: Any, size: int) -> Function:
+    """Decode, shrink and encode all pictures on the device; torchvision calls nvJPEG."""
+    import torchvision  # type: ignore[import-not-found, unused-ignore]
+
+    return decode_on_device(kit, torchvision.io)
+
+
+def decode_on_device(kit: Any, io: Any) -> Function:
+    """Return the function that converts all files. ``io``: torchvision.io."""
+    shrink = _make_shrinker(kit, _GREY_WEIGHTS)
+
+    def call(**files: Any) -> list[Array]:
+        pictures = io.decode_jpeg(
+            list(files.values()), mode=io.ImageReadMode.RGB, device=kit.device
+        )
+        # nvJPEG encodes no pictures of one channel.
+        greys = [shrink(picture).expand(3, -1, -1).contiguous() for picture in pictures]
+        return [np.asarray(file.cpu()) for file in io.encode_jpeg(greys, quality=_QUALITY)]
+
+    return call
 
 
 CANDIDATES = (
@@ -217,11 +261,20 @@ CANDIDATES = (
     Candidate("a file at a time", "cv2", partial(with_opencv, False), finish=_finish, kinds=(CPU,)),
     Candidate("files in threads", "pillow", with_pillow, finish=_finish, kinds=(CPU,)),
     Candidate(
-        "resized there, decoded and encoded by OpenCV",
+        "decoded and encoded there by nvJPEG",
+        "torch",
+        with_nvjpeg,
+        finish=_finish,
+        kinds=(GPU,),
+        takes_host_arrays=True,
+    ),
+    Candidate(
+        "resized there, decoded and encoded by OpenCV in threads",
         "torch",
         with_torch,
         finish=_finish,
         kinds=(GPU,),
+        takes_host_arrays=True,
     ),
 )
 
