@@ -16,6 +16,9 @@ MAX_BLOCK_COMMANDS = 1000
 #: A block has one part in so many, for each child, of what is left when it is cut. Two is the usual
 #: factor of guided self-scheduling: early blocks are large, and the last ones are single commands.
 _BLOCKS_PER_CHILD = 2
+#: The last blocks of known weight have one part in so many of the work of a child. One that is
+#: claimed last then makes the step at most so much longer.
+_MIN_BLOCK_PARTS = 50
 #: (sqrt(5) - 1) / 2. Steps of this part of a list visit all its regions evenly.
 _GOLDEN_SECTION = 0.6180339887498949
 
@@ -67,10 +70,14 @@ def cut_blocks(count: int, children: int, weights: Sequence[float] | None = None
 
     A block has about 1/(2 * children) of what is left when it is cut, at least one command: by
     number of commands, or by the ``weights`` of the positions. About 2 * children * ln(count)
-    blocks, or one for each thousand commands.
+    blocks, or one for each thousand commands. By weight, no block of several commands is made
+    smaller than 1/50 of a child's share of all: less would cost more claims than it saves.
     """
     parts = _BLOCKS_PER_CHILD * children
-    sizes = _cut_by_count(count, parts) if weights is None else _cut_by_weight(weights, parts)
+    if weights is None:
+        sizes = _cut_by_count(count, parts)
+    else:
+        sizes = _cut_by_weight(weights, parts, sum(weights) / children / _MIN_BLOCK_PARTS)
     bounds = [0, *accumulate(sizes)]
     return [range(start, stop) for start, stop in pairwise(bounds)]
 
@@ -82,11 +89,11 @@ def _cut_by_count(count: int, parts: int) -> Iterable[int]:
         count -= size
 
 
-def _cut_by_weight(weights: Sequence[float], parts: int) -> Iterable[int]:
+def _cut_by_weight(weights: Sequence[float], parts: int, least: float) -> Iterable[int]:
     remaining = float(sum(weights))
     position = 0
     while position < len(weights):
-        share, size, weight = remaining / parts, 0, 0.0
+        share, size, weight = max(remaining / parts, least), 0, 0.0
         for number in range(position, min(position + MAX_BLOCK_COMMANDS, len(weights))):
             # The first command is taken whatever its weight is.
             if size and weight + weights[number] > share:

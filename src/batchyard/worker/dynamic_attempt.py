@@ -21,10 +21,10 @@ from batchyard.worker.workspace import Workspace
 
 #: A block is claimed ahead if commands take less than this on average: then a claim, which takes
 #: 0.1 to 0.3 s on S3, is more than a few percent of a command.
-_SHORT_COMMAND_S = 10.0
+SHORT_COMMAND_S = 10.0
 #: Blocks of fewer commands are near the end of the step, where nobody should hold a block that it
 #: does not work on.
-_MIN_BLOCK_AHEAD = 4
+MIN_BLOCK_AHEAD = 4
 
 
 @dataclass(slots=True)
@@ -135,8 +135,8 @@ class DynamicAttempt:
         return rules.is_final(self._rules, failure, record.attempts, has_timeout=has_timeout)
 
     def _should_claim_ahead(self, positions: range) -> bool:
-        has_short_commands = self._run_s < _SHORT_COMMAND_S * self._run_count
-        return len(positions) >= _MIN_BLOCK_AHEAD and has_short_commands
+        has_short_commands = self._run_s < SHORT_COMMAND_S * self._run_count
+        return len(positions) >= MIN_BLOCK_AHEAD and has_short_commands
 
     def _reclaim_verdict(self) -> Verdict:
         request = self.stop_requests.first

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from batchyard.worker.leases import (
     BlockState,
+    Claiming,
     Lease,
     Owner,
     Record,
@@ -77,3 +78,19 @@ def test_only_a_later_attempt_of_the_same_child_takes_a_fresh_lease() -> None:
     assert not lease.can_be_taken(Owner("job", 4, 2, "b"), 0, 60)
     assert not lease.can_be_taken(Owner("other", 3, 2, "b"), 0, 60)
     assert not Lease((Owner("", 0, 1, ""),)).can_be_taken(Owner("", 0, 2, ""), 0, 60)
+
+
+@pytest.mark.parametrize(("total", "tried"), [(50, 8), (20, 20)])
+def test_children_that_are_free_at_the_same_time_try_different_blocks(
+    total: int, tried: int
+) -> None:
+    tries = set()
+    for child in range(200):
+        claiming = Claiming(Owner("job", child, 1, f"token-{child}"), total)
+        listed = claiming.receive({})
+        assert isinstance(listed, Claiming)
+        assert (listed.first, sorted(listed.candidates or ())) == (0, list(range(min(total, 32))))
+        assert listed.candidates
+        tries.add(listed.candidates[0])
+    # Near the first one, which is the longest where blocks are ordered by length, until the end.
+    assert tries == set(range(tried))
