@@ -227,6 +227,27 @@ class Pipeline:
             offer=offer or Offer(),
         )
 
+    def cost(
+        self,
+        *,
+        expect_s: float | None = None,
+        home: str | Path | None = None,
+        region: str | None = None,
+        profile: str | None = None,
+    ) -> dict[str, Any]:
+        """Return what a run is likely to cost on EC2, as `cost` in `batchyard plan --cost --json`.
+
+        ``expect_s``: usual seconds of a command that no earlier run has executed.
+        """
+        from batchyard.cost import market, plan_cost
+
+        return plan_cost.cost_of_plan(
+            planning.make(self.model),
+            home_beside(self.model.folder, _home(home)),
+            market.AwsMarket(region, profile),
+            expect_s,
+        ).to_json()
+
     def prices(
         self,
         step: str | None = None,

@@ -29,7 +29,7 @@ def find_seconds(
     A command is recognised by its text. Steps that no earlier run has executed are left out. A list
     of more than ``max_lookups`` commands must be the same as in the earlier run.
     """
-    records = list(_newest_records(plan, home)) if steps else []
+    records = list(newest_records(plan, home)) if steps else []
     found = {
         step: _find_seconds_of_step(plan.lists[step], step, records, max_lookups) for step in steps
     }
@@ -76,7 +76,8 @@ def _uses_lengths(plan: Plan, step: str) -> bool:
     return job.is_dynamic and step not in plan.lengths and len(plan.lists.get(step, ())) > 1
 
 
-def _newest_records(plan: Plan, home: Path) -> list[RunRecord]:
+def newest_records(plan: Plan, home: Path) -> list[RunRecord]:
+    """Return the newest runs of the pipeline that can be read, newest first."""
     records = []
     for name in islice(runs.names(home, plan.pipeline), _MAX_RUNS):
         with suppress(BatchyardError):

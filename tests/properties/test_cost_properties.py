@@ -6,7 +6,7 @@ import random
 from statistics import mean
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchyard.batch.jobs import Resources
@@ -116,6 +116,7 @@ def test_a_share_is_a_fraction(requested: Resources, capacity: Resources) -> Non
     assert 0 < dominant_share(requested, capacity) <= 1
 
 
+@example(92895.83291855341, 92895.83291855341, 0, 1)
 @given(st.floats(0, 1e5), st.floats(0, 1e5), st.integers(0, 1000), st.integers(0, 10_000))
 def test_a_range_has_its_low_end_below_its_high_end(
     one_s: float, other_s: float, count: int, commands: int

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchyard import engines, operations
 from batchyard import plan as planning
-from batchyard.cli import pipelines, render
+from batchyard.cli import pipelines, render, render_cost
 from batchyard.cli.options import (
+    duration,
     example,
     find_run,
     home_option_for,
@@ -21,12 +23,16 @@ from batchyard.errors import InputError
 from batchyard.folder import home_beside
 from batchyard.operations import Preview
 
+if TYPE_CHECKING:
+    from batchyard.cost.plan_cost import PlanCost
+
 
 @click.command(
     epilog=example(
         "batchyard plan pipeline.yaml",
         "batchyard plan commands.txt -j 8 --commands",
         "batchyard plan --retry last --reasons",
+        "batchyard plan pipeline.yaml --cost --expect 3m",
         "batchyard plan pipeline.yaml --engine aws --env lab",
     )
 )
@@ -35,6 +41,19 @@ from batchyard.operations import Preview
 @click.option("--resume", metavar="RUN", help="Show what `resume RUN` would do.")
 @click.option("--commands", is_flag=True, help="List the commands that would run.")
 @click.option("--reasons", is_flag=True, help="List the commands, and why each would run.")
+@click.option(
+    "--cost",
+    "with_cost",
+    is_flag=True,
+    help="Estimate what the run would cost on EC2, from the times of earlier runs.",
+)
+@click.option(
+    "--expect",
+    "expect_s",
+    callback=duration,
+    metavar="TIME",
+    help="With --cost: usual time of a command that no earlier run has executed, like 3m.",
+)
 @pipelines.engine_flags
 @pipelines.pipeline_flags
 @home_option_for(
@@ -48,6 +67,8 @@ def command(
     resume: str | None,
     commands: bool,
     reasons: bool,
+    with_cost: bool,
+    expect_s: int | None,
     engine: str,
     env: str | None,
     on_demand: bool,
@@ -67,16 +88,21 @@ def command(
             "what is to be planned?", hint="give one of FILE, --retry RUN and --resume RUN"
         )
     if file is not None:
-        preview = _preview_file(file, engine, env, on_demand, home, flags)
+        preview, runs_home = _preview_file(file, engine, env, on_demand, home, flags)
     else:
         record = find_run(home, str(retry or resume), env)
+        runs_home = record.home
         engine = record.engine.name
         preview = operations.preview_retry(record) if retry else operations.preview_resume(record)
     with_commands = commands or reasons
+    cost = _estimate_cost(preview, runs_home, expect_s) if with_cost else None
     if as_json:
-        print_json(preview.to_json(engine, with_commands=with_commands))
+        document = preview.to_json(engine, with_commands=with_commands)
+        print_json(document | ({"cost": cost.to_json()} if cost else {}))
     else:
         _print(preview, with_commands=with_commands, with_reasons=reasons)
+        if cost:
+            click.echo("\n".join(["", *render_cost.estimate_lines(cost)]))
     for note in preview.notes:
         click.echo(f"note: {note}", err=True)
     return 0
@@ -84,7 +110,7 @@ def command(
 
 def _preview_file(
     file: str, engine: str, env: str | None, on_demand: bool, home: str | None, flags: Any
-) -> Preview:
+) -> tuple[Preview, Path]:
     source = pipelines.load_source(file, flags)
     pipelines.print_source_notes(source)
     request = RunRequest(
@@ -95,7 +121,14 @@ def _preview_file(
         environment=env,
         on_demand=on_demand,
     )
-    return operations.preview(engines.load(engine), request)
+    return operations.preview(engines.load(engine), request), request.home
+
+
+def _estimate_cost(preview: Preview, home: Path, expect_s: int | None) -> PlanCost:
+    from batchyard.cost.market import AwsMarket
+    from batchyard.cost.plan_cost import cost_of_plan
+
+    return cost_of_plan(preview.plan, home, AwsMarket(), expect_s)
 
 
 def _print(preview: Preview, *, with_commands: bool, with_reasons: bool) -> None:

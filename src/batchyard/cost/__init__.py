@@ -2,7 +2,8 @@
 
 - offers: the instance types that can run a step, with prices; pure
 - market: prices from AWS, or from the dated list in the package
-- run_cost: what a run would cost on the types that fit
+- run_cost: what a run would have cost on the types that fit
+- plan_cost: what a plan is likely to cost, from earlier runs
 - bill: used, idle, lost and paid of instances; pure
 - estimate: what a step is likely to cost, as a range; pure
 """

@@ -77,7 +77,7 @@ def sum_of_commands(spread: Spread, commands: int) -> Range:
     if spread.p95_s > spread.median_s * _MAX_RATIO:
         # Such seconds have no usual distribution: only these bounds are known.
         return Range(commands * spread.median_s, commands * spread.p95_s)
-    if not spread.median_s:
+    if not spread.median_s or not commands:
         return Range(0.0, 0.0)
     sigma = math.log(max(spread.p95_s / spread.median_s, 1.0)) / _TO_P95
     mean = spread.median_s * math.exp(sigma**2 / 2)
@@ -85,7 +85,10 @@ def sum_of_commands(spread: Spread, commands: int) -> Range:
     # Of each command, and of the mean itself, which is known from only so many commands.
     variance = deviation**2 * (commands + commands**2 / max(1, spread.count))
     margin = _TO_BOUND * math.sqrt(variance)
-    return Range(max(0.0, commands * mean - margin), commands * mean + margin)
+    # No command is expected below the 5th percentile, which the two others tell.
+    p5_s = spread.median_s**2 / max(spread.p95_s, spread.median_s)
+    high = commands * mean + margin
+    return Range(min(high, max(commands * p5_s, commands * mean - margin)), high)
 
 
 def children_per_instance(requested: Resources, capacity: Resources) -> int:
