@@ -128,8 +128,15 @@ set -eu
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'the benchmark needs Python 3.11' >&2; exit 3; }
 if [ -z "${BENCHMARK_STAND_IN:-}" ]; then
     python3 -c 'import click, numpy' 2>/dev/null || python3 -m pip install --quiet click numpy
-    # A GPU is to be compared with the best that a CPU can do.
-    python3 -m pip install --quiet scipy opencv-python-headless numba pillow || echo 'going on without' >&2
+    # The best that a CPU can do is to be compared with the best that a GPU can do.
+    libraries='scipy opencv-python-headless numba pillow'
+    if [ "$BENCHMARK_DEVICE" = gpu ]; then libraries="$libraries cupy-cuda12x[ctk]"; fi
+    for library in $libraries; do
+        python3 -m pip install --quiet "$library" || echo "going on without $library" >&2
+    done
+    # torch.compile needs a compiler.
+    command -v g++ >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends g++; } >&2 ||
+        echo 'going on without a compiler' >&2
 fi
 # The options are words: split at spaces, and never file names.
 set -f

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +155,38 @@ def test_the_text_that_is_sent_is_python_that_does_what_the_file_does() -> None:
         submission.make_pipeline(Request(), "img", SMALL, {}).steps[0].command or ""
     )
     assert words[:5] == ["exec", "python3", "-c", text, "cpu"]
+
+
+def bootstrapped(call: str, path: str) -> str:
+    """Run a function of the bootstrap with this PATH; returns what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"from batchyard.bench import bootstrap; bootstrap.{call}"],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return done.stderr
+
+
+def test_what_a_job_cannot_install_is_named_and_the_job_goes_on(tmp_path: Path) -> None:
+    lines = bootstrapped("install_system(['g++'])", str(tmp_path))
+    assert lines == "batchyard: g++ could not be installed; continuing without\n"
+    for name, script in (("g++", "exit 1"), ("apt-get", "echo called >&2; exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    # What is there is not installed again.
+    assert bootstrapped("install_system(['g++'])", str(tmp_path)) == ""
+    lines = bootstrapped("install_system(['clang'])", str(tmp_path))
+    assert lines == "called\nbatchyard: clang could not be installed; continuing without\n"
+
+
+def test_one_package_that_cannot_be_installed_does_not_keep_out_the_others(tmp_path: Path) -> None:
+    call = f"install(['{tmp_path}/none-{{}}'.format(n) for n in (1, 2)])"
+    lines = bootstrapped(call, os.environ["PATH"]).splitlines()
+    refused = [line for line in lines if line.startswith("batchyard: ")]
+    assert [line.split()[1].rpartition("/")[2] for line in refused] == ["none-1", "none-2"]
 
 
 # -- types --
