@@ -105,12 +105,13 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], setting: str | None) -> tuple[Gpu
     return tuple(selected)
 
 
-def allow_open_files(count: int) -> None:
-    """Raise the limit of open files to at least ``count``.
+def allow_open_files(count: int, at_best: int = 0) -> None:
+    """Raise the limit of open files to at least ``count``, and to ``at_best`` if that is allowed.
 
-    Raises OperationalError where the system's hard limit is lower.
+    Raises OperationalError where the system's hard limit is lower than ``count``.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = max(count, at_best if hard == resource.RLIM_INFINITY else min(at_best, hard))
     if soft >= count:
         return
     if hard != resource.RLIM_INFINITY and hard < count:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: Open files that each child needs, and the endpoint with its connections.
 _FILES_PER_VCPU, _ENDPOINT_FILES = 6, 512
+#: Tasks of ECS may request no vCPUs at all, so their number is not bounded by those.
+_FILES_FOR_TASKS = 8192
 _REGION_VARIABLES = ("AWS_DEFAULT_REGION", "AWS_REGION")
 _TOKEN_KEY, _SALT_KEY = "token", "salt"
 
@@ -123,7 +125,8 @@ def _serve(
     for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
         # moto makes sessions of boto3 in this process, which fail if the profile does not exist.
         os.environ.pop(name, None)
-    allow_open_files(options.capacity.vcpus * _FILES_PER_VCPU + _ENDPOINT_FILES)
+    needed_files = options.capacity.vcpus * _FILES_PER_VCPU + _ENDPOINT_FILES
+    allow_open_files(needed_files, at_best=_FILES_FOR_TASKS)
     _make_private(folder.database)
     store = Store.open(folder.database, create=True)
     token, salt = _identity(store)

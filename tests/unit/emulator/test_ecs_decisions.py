@@ -207,6 +207,13 @@ def test_parts_of_gpus_are_refused(value: str) -> None:
         make_task_spec(definition({"name": "a", "resourceRequirements": gpu}), {})
 
 
+@pytest.mark.parametrize("amount", ["cpu", "memory", "memoryReservation"])
+def test_negative_amounts_are_refused(amount: str) -> None:
+    override = {"containerOverrides": [{"name": "a", amount: -1}]}
+    with pytest.raises(ApiError, match=f"Invalid {amount} of container a: -1"):
+        make_task_spec(definition({"name": "a"}), override)
+
+
 def test_units_of_tasks() -> None:
     assert (parse_cpu("512"), parse_cpu(".5 vCPU"), parse_cpu("2 vcpu")) == (512, 512, 2048)
     assert (parse_memory("512"), parse_memory("0.5 GB"), parse_memory("30GB")) == (512, 512, 30720)

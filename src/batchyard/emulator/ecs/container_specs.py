@@ -27,7 +27,8 @@ _JOB_MEMBERS = (
     "linuxParameters",
 )
 #: Members of an override that replace those of the container definition.
-_OVERRIDDEN = ("command", "cpu", "memory", "memoryReservation")
+_AMOUNTS = ("cpu", "memory", "memoryReservation")
+_OVERRIDDEN = ("command", *_AMOUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,12 @@ def _check_overrides(definition: Document, overrides: Document) -> None:
 
 def _make_container(definition: Document, container: Document, override: Document) -> ContainerSpec:
     merged = {**container, **{key: override[key] for key in _OVERRIDDEN if key in override}}
+    for member in _AMOUNTS:
+        if merged.get(member, 0) < 0:
+            raise invalid(f"Invalid {member} of container {container['name']}: {merged[member]}")
     requirements = {"resourceRequirements": [], **container, **override}["resourceRequirements"]
     environment = {
-        entry["name"]: entry.get("value", "")
+        entry.get("name", ""): entry.get("value", "")
         for entry in (*container.get("environment", []), *override.get("environment", []))
     }
     memory_mib = merged.get("memory")

@@ -27,7 +27,7 @@ def untag(state: EndpointState, request: Document) -> Document | None:
     tags = _find_tags(state, request["resourceArn"])
     if tags is None:
         return None
-    tags[:] = [entry for entry in tags if entry["key"] not in request["tagKeys"]]
+    tags[:] = [entry for entry in tags if entry.get("key") not in request["tagKeys"]]
     return {}
 
 

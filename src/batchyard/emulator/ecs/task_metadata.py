@@ -114,7 +114,7 @@ def _stream_option(task: EcsTask, container: Container, options: Document) -> Do
 
 
 def _tags(task: EcsTask) -> Document:
-    return {"TaskTags": {tag["key"]: tag["value"] for tag in task.tags}}
+    return {"TaskTags": {tag.get("key", ""): tag.get("value", "") for tag in task.tags}}
 
 
 def _stats(container: Container) -> Document:

@@ -194,9 +194,9 @@ def choose_capacity(state: EndpointState, cluster: Cluster, request: Document) -
 
 
 def _make_tags(cluster: Cluster, definition: Document, request: Document) -> list[Document]:
-    tags = {entry["key"]: entry.get("value", "") for entry in request.get("tags", [])}
+    tags = {entry.get("key", ""): entry.get("value", "") for entry in request.get("tags", [])}
     if request.get("propagateTags") == "TASK_DEFINITION":
-        inherited = {entry["key"]: entry.get("value", "") for entry in definition["_tags"]}
+        inherited = {entry.get("key", ""): entry.get("value", "") for entry in definition["_tags"]}
         tags = inherited | tags
     if request.get("enableECSManagedTags"):
         tags["aws:ecs:clusterName"] = cluster.name
