@@ -118,6 +118,7 @@ def write_hostile_files(folder: Path) -> None:
         ("validate pipe.yaml", 'pipe.yaml:2:34: commands_file "pipe": this is a pipe or a device'),
         ("validate zero.yaml", 'zero.yaml:2:34: commands_file "/dev/zero": this is a pipe or a'),
         ("run long.txt", "long.txt:1000001:1: the line is longer than 6 MiB"),
+        ("run /dev/zero", "/dev/zero: more than 256 MiB came through the pipe"),
     ],
 )
 def test_hostile_files_take_little_time_and_memory(

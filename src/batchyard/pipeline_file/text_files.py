@@ -30,7 +30,7 @@ def read_text(path: Path, mistakes: Mistakes, max_bytes: int) -> str | None:
     return decode_text(content, mistakes)
 
 
-def read_stream(stream: RawIOBase, max_bytes: int) -> bytes:
+def read_stream(stream: RawIOBase, max_bytes: int) -> bytearray:
     """Return what a pipe gives until its end, at most ``max_bytes``.
 
     The memory in use grows with what has come.
@@ -41,10 +41,10 @@ def read_stream(stream: RawIOBase, max_bytes: int) -> bytes:
         if not chunk:
             break
         content += chunk
-    return bytes(content)
+    return content
 
 
-def decode_text(content: bytes, mistakes: Mistakes) -> str | None:
+def decode_text(content: bytes | bytearray, mistakes: Mistakes) -> str | None:
     """Return UTF-8 as text without its byte order mark, or None after adding a mistake."""
     try:
         return content.decode("utf-8").lstrip("\ufeff")
