@@ -26,9 +26,9 @@ import numpy as np
 
 import machine
 import scores
-from batchyard.bench import checking, discovery, loading, measuring, memory, results
-from batchyard.bench.measuring import Bench, ReadyCandidate
+from batchyard.bench import checking, discovery, loading, measuring, memory, results, trials
 from batchyard.bench.timing import Effort
+from batchyard.bench.trials import Bench, ReadyCandidate
 from batchyard.bench.workload_values import make_inputs
 from scores import Bar, Verdict
 
@@ -239,7 +239,7 @@ def _ready(workload: Any, size: int, name: str, bench: Bench) -> ReadyCandidate 
         (
             candidate
             for candidate in workload.candidates
-            if measuring.candidate_name(candidate) == name
+            if trials.candidate_name(candidate) == name
         ),
         None,
     )
@@ -247,7 +247,7 @@ def _ready(workload: Any, size: int, name: str, bench: Bench) -> ReadyCandidate 
         return None
     arrays = make_inputs(workload, size, bench.seed)
     check = checking.Check(workload.reference(size, arrays), workload.tolerance)
-    attempt = measuring.try_candidate(candidate, size, arrays, check, bench)
+    attempt = trials.try_candidate(candidate, size, arrays, check, bench)
     return attempt if isinstance(attempt, ReadyCandidate) else None
 
 

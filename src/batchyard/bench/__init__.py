@@ -3,7 +3,7 @@
 - workload: what a workload is; workloads/: the built-in ones; loading: finds and checks workloads
 - workload_values, checking: what a workload's functions return; whether a result is right
 - kits: one adapter per library; discovery: which libraries and devices this machine can use
-- timing, measuring: measure one operation; running: all operations of a device
+- timing, trials, measuring: measure one operation; running: all operations of a device
 - request, interrupts: carry out a request; stop it on a signal
 - results, reading, result_files: measurements as values, read from JSON, written to disk
 - machine, metadata, memory, gpu_clocks: facts of the machine

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from batchyard.bench import measuring, workload_values
 from batchyard.bench.discovery import Device
 from batchyard.bench.gpu_clocks import ClockLog
-from batchyard.bench.measuring import Bench
 from batchyard.bench.results import Measurement, Outcome, Peak, Results, Seconds
 from batchyard.bench.timing import QUICK, Clock, Effort
+from batchyard.bench.trials import Bench
 from batchyard.bench.workload import GPU, Workload
 
 #: workloads that show the peak rates of a device -> their sizes (full, quick)

@@ -11,10 +11,11 @@ from bench_values import doubled, measurement, results, toy, way, with_numpy
 
 from batchyard.bench import tables
 from batchyard.bench.gpu_clocks import ClockLog, make_command, parse_clocks
-from batchyard.bench.measuring import Bench, measure
+from batchyard.bench.measuring import measure
 from batchyard.bench.reading import from_json
 from batchyard.bench.results import GpuClocks, to_json
 from batchyard.bench.timing import Effort
+from batchyard.bench.trials import Bench
 
 #: of a T4 that becomes hot: nvidia-smi --query-gpu=clocks.sm,clocks.max.sm
 #: --format=csv,noheader,nounits --loop-ms=150

@@ -11,8 +11,9 @@ import pytest
 from bench_values import Ticks, toy, way, with_numpy
 
 from batchyard.bench.interrupts import StopSignals
-from batchyard.bench.measuring import Bench, measure
+from batchyard.bench.measuring import measure
 from batchyard.bench.timing import Effort
+from batchyard.bench.trials import Bench
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from bench_values import Ticks, doubled, results, toy, way, with_numpy
 
-from batchyard.bench import measuring
+from batchyard.bench import tables, trials
 from batchyard.bench.checking import Check
 from batchyard.bench.discovery import Device
 from batchyard.bench.kits import Kit
-from batchyard.bench.measuring import Bench, measure, memory_problem
+from batchyard.bench.measuring import measure
 from batchyard.bench.reading import from_json
 from batchyard.bench.results import Measurement, Outcome, to_json
 from batchyard.bench.timing import Effort
+from batchyard.bench.trials import Bench, memory_problem
 from batchyard.bench.workload import Candidate, Sample, Workload
 
 EFFORT = Effort(min_calls=2, max_calls=4, budget_s=1.0)
@@ -260,8 +261,8 @@ def test_checks() -> None:
 
 
 def test_names() -> None:
-    assert measuring.candidate_name(way("tiles", doubled, kit="cv2")) == "OpenCV, tiles"
-    assert measuring.candidate_name(way("", doubled)) == "NumPy"
+    assert trials.candidate_name(way("tiles", doubled, kit="cv2")) == "OpenCV, tiles"
+    assert trials.candidate_name(way("", doubled)) == "NumPy"
 
 
 def test_what_would_take_minutes_is_left_out_and_says_so() -> None:
@@ -441,3 +442,55 @@ def test_a_library_that_cannot_tell_its_free_memory_is_measured() -> None:
     device = Device("cpu", {"numpy": SilentAboutMemory("numpy", "NumPy", np, np.__version__)})
     one = measure(toy(way("double", doubled)), 8, Bench(device, Effort(2, 4, 0.0)))
     assert one.outcome is Outcome.OK
+
+
+def test_what_compiles_for_long_is_not_tried_in_a_quick_run() -> None:
+    compiling = way("compiled", doubled, compiles=True)
+    for is_quick, outcome in ((True, Outcome.SKIPPED), (False, Outcome.OK)):
+        bench = Bench(with_numpy(), Effort(2, 4, 0.0), is_quick=is_quick)
+        one = measure(toy(way("plain", doubled), compiling), 8, bench)
+        assert one.outcome is Outcome.OK
+        assert [trial.outcome for trial in one.tried] == [Outcome.OK, outcome]
+
+
+def test_a_candidate_without_its_compiler_is_named_below_the_table() -> None:
+    def needs_compiler(x: Any) -> Any:
+        raise ImportError("torch.compile needs one", name="a compiler (g++ or clang++)")
+
+    bench = Bench(with_numpy(), Effort(2, 4, 0.0))
+    one = measure(toy(way("plain", doubled), way("compiled", needs_compiler)), 8, bench)
+    assert one.outcome is Outcome.OK
+    text = tables.run_text(results("cpu", one))
+    assert (
+        "not tried, and might be faster: NumPy, compiled: it needs a compiler (g++ or clang++),"
+        " which is not installed" in text
+    )
+
+
+def test_a_candidate_can_take_its_inputs_on_the_host() -> None:
+    class Remote(Kit):
+        def to_device(self, held: Any) -> Any:
+            raise AssertionError("copied although the candidate copies itself")
+
+    device = Device("cpu", {"numpy": Remote("numpy", "NumPy", np, np.__version__)})
+    bench = Bench(device, Effort(2, 4, 0.0))
+    one = measure(toy(way("host", doubled, takes_host_arrays=True)), 8, bench)
+    assert one.outcome is Outcome.OK
+
+
+def test_copies_of_short_calls_are_timed_in_groups() -> None:
+    clock = Ticks()
+
+    class Device0(Kit):
+        has_own_memory = True
+
+        def synchronise(self) -> None:
+            clock.pass_(1e-5)
+
+    device = Device("cpu", {"numpy": Device0("numpy", "NumPy", np, np.__version__)})
+    effort = Effort(2, 4, 0.0, min_total_s=0.01)
+    bench = Bench(device, effort, clock=clock)
+    one = measure(toy(way("double", doubled)), 8, bench)
+    assert len(one.with_copies_s) >= 2
+    before = bench.calls.spent_s
+    assert before >= 0.01 + 2 / 4 * 0.01  # the calls alone, and two groups with copies

@@ -20,9 +20,10 @@ import pytest
 from batchyard.bench import discovery, loading
 from batchyard.bench.checking import Check
 from batchyard.bench.kits import CupyKit, Kit, OpenClKit, TorchKit
-from batchyard.bench.measuring import Bench, candidate_name, measure
+from batchyard.bench.measuring import measure
 from batchyard.bench.results import Outcome
 from batchyard.bench.timing import Effort
+from batchyard.bench.trials import Bench, candidate_name
 from batchyard.bench.workload import Candidate, Workload
 from batchyard.bench.workloads import convolution, images, torch_compile
 from batchyard.errors import InputError
