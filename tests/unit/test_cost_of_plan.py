@@ -16,7 +16,7 @@ from batchyard.cost.estimate import Work as EstimatedWork
 from batchyard.cost.plan_cost import cost_of_plan, find_spreads
 from batchyard.embedded.store import AttemptRow, Store
 from batchyard.engines.base import Offer, RunRequest
-from batchyard.errors import OperationalError
+from batchyard.errors import InputError, OperationalError
 from batchyard.pipeline import Pipeline, Step
 from batchyard.plan import Plan
 
@@ -84,6 +84,18 @@ def test_a_step_that_no_type_can_run_is_said(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, Step("huge", "true", gpus=99))
     cost = cost_of_plan(plan, tmp_path / ".batchyard", NoAws(), expect_s=60)
     assert cost.on_demand_usd is None and "99 GPUs" in cost.sources[0]
+
+
+class WrongProfile(NoAws):
+    @property
+    def region(self) -> str:  # type: ignore[override]
+        raise InputError("the profile nope could not be found")
+
+
+def test_a_wrong_profile_is_an_error_and_no_unknown_price(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, Step("a", "true"))
+    with pytest.raises(InputError, match="nope"):
+        cost_of_plan(plan, tmp_path / ".batchyard", WrongProfile(), expect_s=60)
 
 
 def test_children_share_instances() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -112,6 +113,12 @@ def price_types(
             hint="name another region with --region, or log in to AWS",
         )
     return offers
+
+
+def check_settings(market: Market) -> None:
+    """Raise InputError if the AWS configuration is wrong, for example for an unknown profile."""
+    with suppress(*NO_ANSWER, NoRegionError):
+        _ = market.region
 
 
 def find_offers(

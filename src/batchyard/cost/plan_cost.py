@@ -81,6 +81,7 @@ def cost_of_plan(
     ``home``: the folder with the earlier runs. ``expect_s``: seconds of a command, for steps that
     no earlier run tells about.
     """
+    market.check_settings(prices)
     spreads = find_spreads(plan, home)
     if expect_s is not None:
         guess = Spread(expect_s, expect_s * _GUESS_FACTOR)

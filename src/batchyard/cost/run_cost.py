@@ -101,6 +101,7 @@ class RunCost:
 
 def cost_of_run(record: RunRecord, prices: market.Market) -> RunCost:
     """Return what the ended attempts of a run would cost, at today's prices."""
+    market.check_settings(prices)
     engine = record.open()
     try:
         uses = measure_uses(record.plan.jobs, engine.attempts(engine.job_ids), engine.commands())
