@@ -150,6 +150,8 @@ def test_a_capacity_provider_launches_and_ends_instances(endpoint: Endpoint, ecs
     tasks = [wait_for(ecs, arn, "RUNNING") for arn in arns]
     assert len({task["containerInstanceArn"] for task in tasks}) == 2
     assert {task["capacityProviderName"] for task in tasks} == {cluster}
+    again = ecs.create_cluster(clusterName=cluster)["cluster"]
+    assert (again["capacityProviders"], again["runningTasksCount"]) == ([cluster], 2)
     for arn in arns:
         ecs.stop_task(cluster=cluster, task=arn)
     until(lambda: instances_of(ecs, cluster), lambda instances: instances == [])

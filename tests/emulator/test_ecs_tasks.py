@@ -224,8 +224,10 @@ def test_a_client_token_starts_no_second_task(ecs: Any) -> None:
     again = ecs.run_task(taskDefinition="once", count=2, clientToken="token-1")
     arns = [task["taskArn"] for task in first["tasks"]]
     assert [task["taskArn"] for task in again["tasks"]] == arns
-    code, message = error_of(ecs.run_task, taskDefinition="once", clientToken="token-1")
-    assert code == "ConflictException" and arns[0] in message
+    with pytest.raises(ClientError) as caught:
+        ecs.run_task(taskDefinition="once", clientToken="token-1")
+    assert caught.value.response["Error"]["Code"] == "ConflictException"
+    assert caught.value.response["resourceIds"] == arns
 
 
 def test_tags_group_and_starter_are_kept(ecs: Any) -> None:

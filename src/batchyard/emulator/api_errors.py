@@ -12,6 +12,8 @@ class ApiError(Exception):
         self.code = code
         self.message = message
         self.status = status
+        #: Members of the answer beside code and message.
+        self.members: dict[str, list[str]] = {}
         super().__init__(message)
 
 

@@ -140,7 +140,7 @@ class HttpApplication:
             if operations.has_addition(call.service, call.operation):
                 return self._answer_addition(request, call)
         except ApiError as exc:
-            document = {"__type": exc.code, "message": exc.message}
+            document = {"__type": exc.code, "message": exc.message, **exc.members}
             return json_response(document, exc.status, content_type=_JSON_1_1)
         if call.service == "ec2":
             return self._answer_ec2(request)

@@ -41,7 +41,8 @@ class MotoSurroundings:
         if cluster is None:
             return None
         strategy = cluster.default_capacity_provider_strategy or []
-        return Cluster(cluster.name, cluster.arn, cluster.status == "ACTIVE", strategy)
+        is_active, providers = cluster.status == "ACTIVE", cluster.capacity_providers or []
+        return Cluster(cluster.name, cluster.arn, is_active, strategy, providers)
 
     def list_providers(self) -> list[Provider]:
         ecs, groups = self._loaded("ecs"), self._loaded("autoscaling")

@@ -124,6 +124,7 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
         "DeleteService": service_requests.delete,
         "DescribeServices": service_requests.describe,
         "ListServices": service_requests.list_services,
+        "CreateCluster": clusters.create,
         "DeleteCluster": clusters.delete,
         "DeregisterContainerInstance": lifecycle.deregister_instance,
         "TagResource": ecs_tags.tag,

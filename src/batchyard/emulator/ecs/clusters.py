@@ -24,6 +24,27 @@ def require_active(state: EndpointState, request: Document) -> Cluster:
     return cluster
 
 
+def create(state: EndpointState, request: Document) -> Document | None:
+    """CreateCluster: show a cluster that exists as it is, and leave new ones to moto.
+
+    moto 5.2.5: replaces a cluster of the same name, which then has no capacity providers.
+    """
+    name = request.get("clusterName", "default")
+    cluster = state.ecs.surroundings.find_cluster(name)
+    if cluster is None or not cluster.is_active:
+        return None
+    return {
+        "cluster": {
+            "clusterArn": cluster.arn,
+            "clusterName": cluster.name,
+            "status": "ACTIVE",
+            "capacityProviders": cluster.providers,
+            "defaultCapacityProviderStrategy": cluster.default_strategy,
+            **count_tasks(state, cluster.name),
+        }
+    }
+
+
 def delete(state: EndpointState, request: Document) -> None:
     """DeleteCluster: refuse a cluster that is in use, and leave all others to moto."""
     name = require(state, request).name

@@ -26,6 +26,8 @@ class Cluster(NamedTuple):
     is_active: bool
     #: As in PutClusterCapacityProviders.
     default_strategy: list[Document]
+    #: Names of its capacity providers.
+    providers: list[str]
 
 
 class Ec2Instance(NamedTuple):
@@ -92,7 +94,7 @@ class NoSurroundings:
 
     def find_cluster(self, name: str) -> Cluster | None:
         arn = f"arn:aws:ecs:us-east-1:123456789012:cluster/{name}"
-        return Cluster(name, arn, True, []) if name == "default" else None
+        return Cluster(name, arn, True, [], []) if name == "default" else None
 
     def list_instances(self) -> list[Ec2Instance]:
         return []

@@ -104,11 +104,9 @@ class ConflictError(ApiError):
     """A clientToken that an earlier request with other members had."""
 
     def __init__(self, resource_ids: list[str]) -> None:
-        super().__init__(
-            "ConflictException",
-            "The clientToken was used by a request with other parameters. Its tasks: "
-            + ", ".join(resource_ids),
-        )
+        message = "The clientToken was used by a request with other parameters."
+        super().__init__("ConflictException", message)
+        self.members = {"resourceIds": resource_ids}
 
 
 def _count_provisioning(state: EndpointState, cluster: Cluster) -> int:
