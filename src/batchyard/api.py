@@ -415,12 +415,28 @@ class Run:
             memory_mib=memory_mib if limit_memory_mib is None else limit_memory_mib,
             on_demand=on_demand,
             workspace=None if workspace is None else str(workspace),
-            part=command_records.find_part(
-                self._record, step, index, None if command is None else str(command)
-            ),
+            part=self._find_part(step, index, command),
         )
         record = operations.begin_retry(self._record, request, notes.append)
         return Run(record, [*notes, *_start(record)])
+
+    def plan_retry(
+        self,
+        step: str | None = None,
+        index: int | None = None,
+        *,
+        command: int | str | None = None,
+    ) -> dict[str, Any]:
+        """Return what ``retry`` would do, in the shape of `plan --retry RUN --reasons --json`."""
+        part = self._find_part(step, index, command)
+        preview = operations.preview_retry(self._record, RetryRequest(part=part))
+        return preview.to_json(self._record.engine.name, with_commands=True)
+
+    def _find_part(
+        self, step: str | None, index: int | None, command: int | str | None
+    ) -> planning.RunPart | None:
+        name = None if command is None else str(command)
+        return command_records.find_part(self._record, step, index, name)
 
     def fetch(self, to: str | Path | None = None) -> int:
         """Download the results of a run on AWS, and return how many files came.

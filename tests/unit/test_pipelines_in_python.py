@@ -97,6 +97,11 @@ def test_commands_from_python_are_a_plain_list() -> None:
     assert run.wait() == "FAILED"
     assert run.status()["steps"][0]["commands"] == {"total": 3, "succeeded": 2, "failed": 1}
     assert [(c["command"], c["attempts"]) for c in run.commands(failed=True)] == [(1, 2)]
+    planned = run.plan_retry()["commands"]
+    assert [(entry["command"], entry["reason"]) for entry in planned] == [
+        (1, "no success record: exit code 1")
+    ]
+    assert [entry["command"] for entry in run.plan_retry(command=2)["commands"]] == [2]
     again = Pipeline("list", [Step("list", commands=["a"], share_out="dynamic", keep_going=True)])
     assert Pipeline.commands(["a"]).model.steps == again.model.steps
 
