@@ -103,3 +103,21 @@ def test_what_a_dynamic_step_cannot_have_is_refused(lab: Lab) -> None:
     assert done.returncode
     assert "${command.1} names a command, and with `share_out: dynamic`" in done.stderr
     assert "`share_out: dynamic` cannot have a checkpoint" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_retry_of_a_step_with_weights_runs_what_failed(lab: Lab) -> None:
+    commands = [f'echo {number} >> "$YARD/ran"; echo said {number}' for number in range(12)]
+    commands[5] += '; test -e "$YARD/now"'
+    write_list(lab, commands, array=2, weight=[(number * 7) % 12 for number in range(12)])
+    run = lab.run(code=1)
+    assert ran(lab) == list(range(12))
+    (counts, _), records, failed, _ = look(lab, run)
+    assert counts == {"total": 12, "succeeded": 11, "failed": 1}
+    assert ([record["number"] for record in records], failed) == (list(range(12)), [5])
+    lab.write("now", "")
+    done = lab("retry", run)
+    assert ran(lab) == sorted([*range(12), 5])
+    (counts, _), records, _, _ = look(lab, run_of(done))
+    assert counts == {"total": 1, "succeeded": 1, "failed": 0}
+    assert [record["number"] for record in records] == [5]
