@@ -18,7 +18,8 @@ def command(run: str, step: str, children: int, env: str | None, home: str | Non
     """Change how many children work on a dynamic step, while the run goes on.
 
     RUN is an id, the beginning of an id, or `last`. With more CHILDREN, new ones start as soon as
-    there is room. With fewer, children end after the commands that they have.
+    there is room. With fewer, children end after the commands that they have. A run on AWS is
+    refused: its children are fixed.
     """
     record = find_run(home, run, env)
     scaled = operations.scale(record, step, children)
