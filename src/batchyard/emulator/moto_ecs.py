@@ -11,7 +11,7 @@ from datetime import UTC
 from typing import Any
 
 from batchyard.emulator import names
-from batchyard.emulator.ecs.records import Cluster, Ec2Instance, NetworkInterface, Provider
+from batchyard.emulator.ecs.surroundings import Cluster, Ec2Instance, NetworkInterface, Provider
 
 #: `ECS_CLUSTER=name` of /etc/ecs/ecs.config, or a function that writes it: `set ECS_CLUSTER name`.
 _CLUSTER = re.compile(r"""\bECS_CLUSTER['"]?[= ]\s*['"]?([A-Za-z0-9_-]+)""")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from batchyard import ec2_types
 from batchyard.emulator.ecs.placement import Room, count_missing_instances, find_lack
-from batchyard.emulator.ecs.records import Ec2Instance, EcsTask, Provider
+from batchyard.emulator.ecs.records import EcsTask
+from batchyard.emulator.ecs.surroundings import Ec2Instance, Provider
 from batchyard.emulator.ecs.task_states import Stop
 from batchyard.emulator.ecs.tasks import find_provider, machine_room, place_waiting, request_stop
 from batchyard.emulator.state import EndpointState

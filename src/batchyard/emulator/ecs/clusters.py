@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchyard.emulator import names
 from batchyard.emulator.api_errors import ApiError
-from batchyard.emulator.ecs.records import Cluster
+from batchyard.emulator.ecs.surroundings import Cluster
 from batchyard.emulator.state import Document, EndpointState
 
 

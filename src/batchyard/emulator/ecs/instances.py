@@ -17,7 +17,8 @@ from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.ecs import clusters
 from batchyard.emulator.ecs.container_specs import invalid
 from batchyard.emulator.ecs.paging import page
-from batchyard.emulator.ecs.records import ContainerInstance, Ec2Instance
+from batchyard.emulator.ecs.records import ContainerInstance
+from batchyard.emulator.ecs.surroundings import Ec2Instance
 from batchyard.emulator.state import Document, EndpointState
 
 _AGENT_VERSION = "1.90.0"

@@ -9,7 +9,8 @@ from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.ecs import clusters, services, task_definitions
 from batchyard.emulator.ecs.container_specs import invalid
 from batchyard.emulator.ecs.paging import page
-from batchyard.emulator.ecs.records import Cluster, Deployment, Service
+from batchyard.emulator.ecs.records import Deployment, Service
+from batchyard.emulator.ecs.surroundings import Cluster
 from batchyard.emulator.ecs.task_requests import make_request
 from batchyard.emulator.ecs.tasks import TaskRequest
 from batchyard.emulator.state import Document, EndpointState

@@ -15,8 +15,6 @@ from batchyard.emulator.state import Document, EndpointState
 _MAX_BYTES = 64 * 1024
 _MIN_MEMORY_MIB = 4
 _FAMILY = re.compile(r"[A-Za-z0-9_-]{1,255}")
-#: Members of RegisterTaskDefinition that the description has under the same name.
-_REQUEST_ONLY = ("tags",)
 _CONTAINER_DEFAULTS: Document = {
     "cpu": 0,
     "portMappings": [],
@@ -45,7 +43,7 @@ def register(state: EndpointState, request: Document) -> Document:
         "volumes": [],
         "placementConstraints": [],
         "networkMode": "awsvpc" if is_fargate else "bridge",
-        **{key: value for key, value in request.items() if key not in _REQUEST_ONLY},
+        **{key: value for key, value in request.items() if key != "tags"},
         "containerDefinitions": [
             {**_CONTAINER_DEFAULTS, **container} for container in request["containerDefinitions"]
         ],

@@ -7,7 +7,8 @@ from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.ecs import clusters, instances, task_definitions
 from batchyard.emulator.ecs.container_specs import invalid
 from batchyard.emulator.ecs.placement import find_lack
-from batchyard.emulator.ecs.records import Cluster, EcsTask
+from batchyard.emulator.ecs.records import EcsTask
+from batchyard.emulator.ecs.surroundings import Cluster
 from batchyard.emulator.ecs.task_descriptions import describe
 from batchyard.emulator.ecs.task_states import Stop
 from batchyard.emulator.ecs.tasks import (

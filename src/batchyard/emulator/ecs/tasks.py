@@ -20,13 +20,8 @@ from batchyard.emulator.ecs import instances
 from batchyard.emulator.ecs.container_specs import make_task_spec
 from batchyard.emulator.ecs.container_tasks import make_document
 from batchyard.emulator.ecs.placement import Room, Rules, choose_room, find_lack
-from batchyard.emulator.ecs.records import (
-    Cluster,
-    Container,
-    ContainerInstance,
-    EcsTask,
-    Provider,
-)
+from batchyard.emulator.ecs.records import Container, ContainerInstance, EcsTask
+from batchyard.emulator.ecs.surroundings import Cluster, Provider
 from batchyard.emulator.ecs.task_states import Stop, containers_to_begin
 from batchyard.emulator.faults import TaskFault
 from batchyard.emulator.state import Document, EndpointState
