@@ -189,6 +189,7 @@ def test_a_folder_without_pictures(tmp_path: Path, name: str, message: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of PyTorch about its own modules
 def test_what_pytorch_compiles_is_right() -> None:
     kit = kit_of("torch")
     if isinstance(kit, str):
