@@ -284,6 +284,27 @@ def test_files_belong_to_the_caller(yard: Yard) -> None:
 # -- commands ----------------------------------------------------------------------------------
 
 
+def test_output_that_is_late_belongs_to_its_command(yard: Yard) -> None:
+    # Docker keeps no order between stdout, with the exit codes, and stderr, with the output.
+    late = yard.write(
+        "late/docker",
+        f"""#!/bin/bash
+[[ $2 != --attach ]] || exec 2> >(while IFS= read -rd '' -n 1 c || [[ $c ]]; do
+    sleep 0.02; if [[ $c ]]; then printf %s "$c"; else printf '\\0'; fi; done >&2)
+exec {shutil.which("docker")} "$@"
+""",
+    )
+    late.chmod(0o755)
+    commands = "".join(f"echo line {number}\n" for number in range(3))
+    yard.write("list.txt", commands)
+    flags = ("--runner", "docker", "--image", IMAGE, "--share-out", "static", "--array", "1")
+    environ = os.environ | {"PATH": f"{late.parent}:{os.environ['PATH']}"}
+    yard("run", "list.txt", *flags, env=environ)
+    for number in range(3):
+        output = yard("logs", "last", "--command", str(number)).stdout
+        assert output == f"line {number}\n"
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_several_commands_share_one_container(yard: Yard, shell: str) -> None:
     lines = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from batchyard.embedded.logbook import LogBook
-from batchyard.embedded.spawner import Exit, Process, Spawner
+from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.folder import RunFolder
 
 ENVIRON = {b"PATH": os.environb[b"PATH"], b"BATCHYARD_TOKEN": b"test.0.0.1."}
@@ -85,3 +85,18 @@ def test_a_child_does_not_inherit_ignored_signals(spawner: Spawner) -> None:
     output = spawn(spawner, "yes | head -1").output
     assert [exit.exit_code for exit in exits(spawner, 10)] == [0]
     assert spawner.finish(output)[1] == len(b"y\n")
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_separators_are_found_however_the_output_is_cut(size: int) -> None:
+    output = Output(("step", 0, 1), b"mark")
+    output.separator = b"<end>"
+    text, stored = b"one<end><end>tw<eo<end>th<en", b""
+    for start in range(0, len(text), size):
+        data = output.remove_separators(text[start : start + size])
+        output.length += len(data)
+        stored += data
+    os.close(output.read_end)
+    os.close(output.write_end)
+    assert stored + output.held_back == b"onetw<eoth<en"
+    assert list(output.boundaries) == [3, 3, 8]

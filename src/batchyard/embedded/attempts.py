@@ -142,9 +142,19 @@ class Attempts(Generic[A]):
                 system_s,
                 max_rss_kib,
                 attempt.command_offset,
-                self._spawner.collect(attempt.output) - attempt.command_offset,
+                self._output_end(attempt) - attempt.command_offset,
             )
         )
+
+    def _output_end(self, attempt: A) -> int:
+        """Return the length of the output at the end of the command that has just ended."""
+        length, boundaries = self._spawner.collect(attempt.output), attempt.output.boundaries
+        return boundaries.popleft() if boundaries else length
+
+    def has_output_end(self, attempt: A) -> bool:
+        """Return whether the output of the command that has just ended is complete."""
+        self._spawner.collect(attempt.output)
+        return bool(attempt.output.boundaries)
 
     def record_end(self, attempt: A, outcome: Outcome) -> None:
         del self._by_task[attempt.task]

@@ -2,7 +2,8 @@
 
 `docker exec` would cost 70 ms a command and skip the image's entrypoint; this costs 1 ms. The
 shell reads its script from stdin, which is our pipe through `docker start --interactive`. Exit
-codes come back on its stdout; what the commands write goes to its stderr, which is the log. If
+codes come back on its stdout; what the commands write goes to its stderr, which is the log. Docker
+keeps no order between the two, so the shell ends the output of each command with a separator. If
 this process dies, the script ends, and so does the shell after the command that runs.
 """
 
@@ -139,12 +140,19 @@ class ContainerShell:
         os.close(self._from_shell)
 
 
+def make_separator(mark: bytes) -> bytes:
+    """Return the text that the shell writes to the log after the output of each command."""
+    # More than the mark, which a command can print: it is in the environment.
+    return b"\0" + mark + b" ended\0"
+
+
 def _prologue(mark: str) -> bytes:
     """Return the beginning of the shell's script, which defines `run`."""
     # SIGTERM goes to the whole process group. The shell must outlive it, to report the exit code
     # of the command. Hence a trap, and not "", which the commands would inherit.
     return (
         f"unset {GROUP_SIGNALS}; trap : TERM; exec 3>&1 1>&2\n"
-        f'run() {{ sh -c "$1" </dev/null 3>&-; echo "{mark} $?" >&3; }}\n'
+        f'run() {{ sh -c "$1" </dev/null 3>&-; set -- $?; '
+        f'printf "\\000{mark} ended\\000"; echo "{mark} $1" >&3; }}\n'
         f'echo "{mark} 0" >&3\n'
     ).encode()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -19,7 +20,13 @@ from functools import partial
 from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.embedded import docker, proc
 from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
-from batchyard.embedded.container_shell import ATTACH, SHELL_ARGV, ContainerShell, PipeWatcher
+from batchyard.embedded.container_shell import (
+    ATTACH,
+    SHELL_ARGV,
+    ContainerShell,
+    PipeWatcher,
+    make_separator,
+)
 from batchyard.embedded.docker import ContainerDefaults
 from batchyard.embedded.docker_calls import DockerCalls
 from batchyard.embedded.runner import Ended, Started, Task
@@ -31,7 +38,7 @@ from batchyard.errors import BatchyardError
 class _Container(Attempt):
     """An attempt in a container."""
 
-    __slots__ = ("creation", "is_busy", "is_ready", "is_running", "name", "shell")
+    __slots__ = ("creation", "exit_codes", "is_busy", "is_ready", "is_running", "name", "shell")
 
     def __init__(self, task: Task, output: Output, name: str) -> None:
         super().__init__(task, output)
@@ -42,6 +49,8 @@ class _Container(Attempt):
         self.is_running = False
         #: Only for several commands.
         self.shell: ContainerShell | None = None
+        #: What the shell has reported, and was not handled yet.
+        self.exit_codes: deque[int] = deque()
         #: Whether the shell in the container has reported that it runs.
         self.is_ready = False
         #: Whether a command runs whose exit code is not known yet.
@@ -177,6 +186,7 @@ class ContainerRunner:
         if self._pipe_watcher is None:
             self._pipe_watcher = PipeWatcher(self._spawner.wake_fd)
         shell = container.shell = ContainerShell(container.task.mark, self._pipe_watcher)
+        container.output.separator = make_separator(container.task.mark)
         self._with_shell.append(container)
         with shell.inheritable_ends() as ends:
             self._attach(
@@ -252,13 +262,17 @@ class ContainerRunner:
         """Record the exit codes that the shell has reported, and send it the next command."""
         shell = container.shell
         assert shell is not None
-        exit_codes = shell.take_exit_codes()
+        container.exit_codes.extend(shell.take_exit_codes())
         self._log_greeting(container)
-        for exit_code in exit_codes:
+        while container.exit_codes:
             if container.is_ready:
-                self._attempts.end_command(container, exit_code)
+                # The exit code can arrive before the end of the output.
+                if container.is_running and not self._attempts.has_output_end(container):
+                    return
+                self._attempts.end_command(container, container.exit_codes.popleft())
                 number = self._attempts.begin_command(container)
             else:
+                container.exit_codes.popleft()
                 container.is_ready = True
                 number = None if container.is_stopping else container.number
             if number is None:

@@ -14,6 +14,7 @@ import select
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
@@ -51,13 +52,16 @@ class Output:
     """The output of an attempt: a pipe, and a file once the attempt runs for a while."""
 
     __slots__ = (
+        "boundaries",
         "file",
+        "held_back",
         "is_long",
         "is_watched",
         "length",
         "mark",
         "name",
         "read_end",
+        "separator",
         "tail",
         "write_end",
     )
@@ -77,6 +81,31 @@ class Output:
         self.length = 0
         #: Output that was read while there was no file.
         self.tail = b""
+        #: Text that ends the output of each command, and is not stored; None: there is none.
+        self.separator: bytes | None = None
+        #: Length of the output at each separator that was read and not taken yet.
+        self.boundaries: deque[int] = deque()
+        #: The end of what was read, if a separator may begin there.
+        self.held_back = b""
+
+    def remove_separators(self, data: bytes) -> bytes:
+        """Return new output without separators, and note where each of them was."""
+        if self.separator is None:
+            return data
+        *parts, rest = (self.held_back + data).split(self.separator)
+        length = self.length
+        for part in parts:
+            length += len(part)
+            self.boundaries.append(length)
+        begun = _count_begun(rest, self.separator)
+        self.held_back = rest[len(rest) - begun :]
+        return b"".join(parts) + rest[: len(rest) - begun]
+
+
+def _count_begun(data: bytes, separator: bytes) -> int:
+    """Return how many bytes of a separator the data ends with; 0 if none has begun."""
+    longest = min(len(data), len(separator) - 1)
+    return next((n for n in range(longest, 0, -1) if data.endswith(separator[:n])), 0)
 
 
 class Process:
@@ -328,6 +357,7 @@ class Spawner:
         os.close(output.write_end)
         # Limited, since a process that escaped could write for ever.
         self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
+        self._store(output, output.held_back)
         if self._watched.pop(output.read_end, None):
             self._epoll.unregister(output.read_end)
         self._marks.discard(output.mark)
@@ -371,7 +401,7 @@ class Spawner:
                     self._epoll.unregister(output.read_end)
                 return
             at_most -= len(data)
-            self._store(output, data)
+            self._store(output, output.remove_separators(data))
 
     def _store(self, output: Output, data: bytes) -> None:
         output.length += len(data)
