@@ -71,8 +71,8 @@ def expect(
 
 def fill_in(commands: Sequence[str], by_text: Mapping[str, float], mean_s: float) -> Seconds:
     """Return the seconds of the commands by their texts; unknown ones get the mean."""
-    found = [by_text.get(command) for command in commands]
-    return _with_mean(found, mean_s)
+    known_lengths = [by_text.get(command) for command in commands]
+    return _with_mean(known_lengths, mean_s)
 
 
 def fill_in_numbers(count: int, by_number: Mapping[int, float]) -> Seconds:
@@ -82,6 +82,6 @@ def fill_in_numbers(count: int, by_number: Mapping[int, float]) -> Seconds:
     )
 
 
-def _with_mean(found: Sequence[float | None], mean_s: float) -> Seconds:
-    values = array("d", [mean_s if value is None else value for value in found])
-    return Seconds(values, sum(value is not None for value in found))
+def _with_mean(known_lengths: Sequence[float | None], mean_s: float) -> Seconds:
+    values = array("d", [mean_s if value is None else value for value in known_lengths])
+    return Seconds(values, sum(value is not None for value in known_lengths))

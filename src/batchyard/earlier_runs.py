@@ -30,10 +30,10 @@ def find_seconds(
     of more than ``max_lookups`` commands must be the same as in the earlier run.
     """
     records = list(newest_records(plan, home)) if steps else []
-    found = {
+    known_seconds = {
         step: _find_seconds_of_step(plan.lists[step], step, records, max_lookups) for step in steps
     }
-    return {step: seconds for step, seconds in found.items() if seconds is not None}
+    return {step: seconds for step, seconds in known_seconds.items() if seconds is not None}
 
 
 def with_lengths(plan: Plan, home: Path) -> Plan:
@@ -42,9 +42,9 @@ def with_lengths(plan: Plan, home: Path) -> Plan:
     Weights of the pipeline file are kept.
     """
     steps = [job.step for job in plan.jobs if _uses_lengths(plan, job.step)]
-    found = find_seconds(plan, home, steps)
+    known_seconds = find_seconds(plan, home, steps)
     return _with(
-        plan, {**{step: seconds.values for step, seconds in found.items()}, **plan.lengths}
+        plan, {**{step: seconds.values for step, seconds in known_seconds.items()}, **plan.lengths}
     )
 
 
@@ -61,12 +61,12 @@ def with_lengths_of(old: RunRecord, plan: Plan) -> Plan:
 
 def find_expectations(plan: Plan, slots: Mapping[str, int], home: Path) -> dict[str, Expectation]:
     """Return step -> when its commands are expected to end. ``slots``: see PreparedRun."""
-    found = find_seconds(plan, home, list(slots))
+    known_seconds = find_seconds(plan, home, list(slots))
     return {
         step: command_lengths.expect(
             range(len(seconds.values)), plan.lengths.get(step, seconds.values), seconds, slots[step]
         )
-        for step, seconds in found.items()
+        for step, seconds in known_seconds.items()
     }
 
 

@@ -307,8 +307,8 @@ def scale(record: RunRecord, step: str, children: int) -> Scaled:
         overview = run.overview()
         jobs = [job for job in overview.jobs if job.step == step]
         if overview.state is not RunState.RUNNING or all(job.state.is_terminal for job in jobs):
-            what = f"step {step!r}" if overview.state is RunState.RUNNING else "the run"
-            raise InputError(f"{what} is over: no child of {step!r} starts any more")
+            subject = f"step {step!r}" if overview.state is RunState.RUNNING else "the run"
+            raise InputError(f"{subject} is over: no child of {step!r} starts any more")
         return Scaled(children, run.scale(step, children))
     finally:
         run.close()

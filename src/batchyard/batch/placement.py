@@ -109,18 +109,18 @@ class WaitingLine:
 
         Children that would wait for a consumable resource need no host.
         """
-        left = consumables.copy()
+        free_consumables = consumables.copy()
         for tracked, _ in self._runnable_retries():
-            if left.have(tracked.job.consumables):
-                left.take(tracked.job.consumables)
+            if free_consumables.have(tracked.job.consumables):
+                free_consumables.take(tracked.job.consumables)
                 yield tracked.job.resources, tracked.job.resources.vcpus
         for tracked in self._jobs_in_order(now_ms):
             job, count = tracked.job, len(tracked.ready)
             for position, index in enumerate(tracked.ready):
-                if not left.have(job.consumables):
+                if not free_consumables.have(job.consumables):
                     break
                 if tracked.codes[index] == RUNNABLE:
-                    left.take(job.consumables)
+                    free_consumables.take(job.consumables)
                     yield job.resources, job.resources.vcpus * (count - position)
 
     def _without_reservation(

@@ -85,7 +85,7 @@ def measure_command(
                 _run_once(request, side, size, number, environ, run or run_process, say)
     for side in sides:
         total_s = time.perf_counter() - begin_s
-        calls_s = sum(sum(_times_s(one)) for one in side.measurements.values())
+        calls_s = sum(sum(_times_s(measurement)) for measurement in side.measurements.values())
         side.results = replace(
             side.results, ended=_timestamp(), seconds=Seconds(total_s, calls=min(calls_s, total_s))
         )

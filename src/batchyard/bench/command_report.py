@@ -41,8 +41,10 @@ def command_text(
 ) -> str:
     """Return the report. ``by_kind``: kind of device -> its results; one may be missing."""
     all_results = [by_kind[kind] for kind in (CPU, GPU) if kind in by_kind]
-    titles = [one.title for results in all_results for one in results.measurements[:1]]
-    measured = [(one.size, results, one) for results in all_results for one in results.successes]
+    titles = [first.title for results in all_results for first in results.measurements[:1]]
+    measured = [
+        (success.size, results, success) for results in all_results for success in results.successes
+    ]
     measured.sort(key=lambda entry: entry[0])
     rows = [_cells(measurement, results, markets) for _, results, measurement in measured]
     parts = [f"batchyard bench command: {(titles or ['nothing was measured'])[0]}"]
@@ -198,6 +200,6 @@ def _result_notes(results: Results, markets: Sequence[Market]) -> list[str]:
     gpus = listed.gpus if listed else 0
     if results.device == GPU and gpus > 1:
         lines.append(f"{results.kind}: {results.instance_type} has {gpus} GPUs, and all are paid")
-    if any(len(one.warm_s) == 1 for one in results.successes):
+    if any(len(measurement.warm_s) == 1 for measurement in results.successes):
         lines.append(f"{results.kind}: too few runs for a spread; --runs 5 is better")
     return lines

@@ -94,7 +94,7 @@ def _describe_exit(code: int, tail: str) -> str:
     """Return how a command failed, with the end of its output."""
     if code < 0:
         name = signal.Signals(-code).name if -code in list(signal.Signals) else str(-code)
-        how = f"was ended by {name}"
+        ending = f"was ended by {name}"
     else:
-        how = f"exited with {code}"
-    return f"{how}: {tail}" if tail else how
+        ending = f"exited with {code}"
+    return f"{ending}: {tail}" if tail else ending

@@ -180,7 +180,7 @@ def _measure_copies(measurement: Measurement, best: ReadyCandidate, bench: Bench
         with best.kit.measuring():
             # The first call is not counted: it allocates the buffers.
             group = timing.group_size(_call_with_copies(best, bench).total, bench.effort)
-            while not timing.is_enough([one.total for one in times], spent_s, bench.effort):
+            while not timing.is_enough([trial.total for trial in times], spent_s, bench.effort):
                 calls = [_call_with_copies(best, bench) for _ in range(group)]
                 spent_s += sum(call.total for call in calls)
                 times.append(_mean_times(calls))
@@ -188,9 +188,9 @@ def _measure_copies(measurement: Measurement, best: ReadyCandidate, bench: Bench
         return replace(measurement, reason=f"not measured with copies: {describe_error(exc)}")
     return replace(
         measurement,
-        with_copies_s=tuple(one.total for one in times),
-        to_device_s=float(np.median([one.up for one in times])),
-        to_host_s=float(np.median([one.down for one in times])),
+        with_copies_s=tuple(trial.total for trial in times),
+        to_device_s=float(np.median([trial.up for trial in times])),
+        to_host_s=float(np.median([trial.down for trial in times])),
     )
 
 

@@ -162,8 +162,8 @@ def _peak(peak: Peak) -> str:
 def _operations(results: Results) -> list[str]:
     if results.is_command and results.successes:
         cells = [
-            [one.operation, time_text(one.cold_s), time_text(one.median_s), spread_text(one)]
-            for one in results.successes
+            [run.operation, time_text(run.cold_s), time_text(run.median_s), spread_text(run)]
+            for run in results.successes
         ]
         return columns(["command", "first", "median", "spread"], cells, frozenset({0}))
     head = [

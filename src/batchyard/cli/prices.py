@@ -112,7 +112,9 @@ def _to_rows(offer: Offer, zones: bool) -> list[tuple[str, ...]]:
     listed = offer.type
     gpus = f"{listed.gpus} x {listed.gpu} {format_memory(listed.gpu_memory_mib)}"
     known_zones = list(offer.spot_usd_h) if zones else [offer.cheapest_zone or ""]
-    first, *others = sorted(known_zones, key=lambda zone: offer.spot_usd_h.get(zone, 0.0)) or [""]
+    first, *other_zones = sorted(known_zones, key=lambda zone: offer.spot_usd_h.get(zone, 0.0)) or [
+        ""
+    ]
     row = (
         listed.name,
         str(listed.vcpus),
@@ -126,7 +128,7 @@ def _to_rows(offer: Offer, zones: bool) -> list[tuple[str, ...]]:
     )
     return [
         row,
-        *(("", "", "", "", "", _dollars(offer.spot_usd_h[z]), z, "", "") for z in others),
+        *(("", "", "", "", "", _dollars(offer.spot_usd_h[z]), z, "", "") for z in other_zones),
     ]
 
 

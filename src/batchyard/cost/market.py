@@ -162,8 +162,8 @@ def _list_offers(
         f"prices: list of {on_demand.date}, {on_demand.region}{elsewhere}, spot of the cheapest"
         f" zone on that day ({reason})"
     )
-    shown = tuple(offers[:limit])
-    return Offers(shown, on_demand.region, len(offers) - len(shown), (source,))
+    shown_offers = tuple(offers[:limit])
+    return Offers(shown_offers, on_demand.region, len(offers) - len(shown_offers), (source,))
 
 
 def _read_spot_prices(

@@ -127,9 +127,9 @@ def resources_of_step(pipeline: Pipeline, step: str | None) -> Resources:
     if step is None and len(names) == 1:
         step = names[0]
     if step not in names:
-        what = f"no step {step!r}" if step else f"{len(names)} steps"
+        problem = f"no step {step!r}" if step else f"{len(names)} steps"
         raise InputError(
-            f"pipeline {pipeline.name} has {what}", hint=f"name one of: {', '.join(names)}"
+            f"pipeline {pipeline.name} has {problem}", hint=f"name one of: {', '.join(names)}"
         )
-    found = pipeline.step(step)
-    return Resources(found.cpus, found.memory_mib, found.gpus)
+    chosen_step = pipeline.step(step)
+    return Resources(chosen_step.cpus, chosen_step.memory_mib, chosen_step.gpus)

@@ -165,10 +165,10 @@ def _middle_usd(step: StepEstimate) -> float:
 
 def _add(ranges: Iterable[Range | None]) -> Range | None:
     ranges = list(ranges)
-    known = [usd for usd in ranges if usd is not None]
-    if len(known) < len(ranges):
+    known_ranges = [usd for usd in ranges if usd is not None]
+    if len(known_ranges) < len(ranges):
         return None
-    return Range(sum(usd.low for usd in known), sum(usd.high for usd in known))
+    return Range(sum(usd.low for usd in known_ranges), sum(usd.high for usd in known_ranges))
 
 
 def _to_list(usd: Range | None) -> list[float] | None:

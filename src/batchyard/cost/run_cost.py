@@ -149,18 +149,18 @@ def price_uses(
     run_id: str, uses: Sequence[StepUse], find: Callable[[Resources], market.Offers]
 ) -> RunCost:
     """Return the steps with their prices. ``find`` returns the offers for what a child requests."""
-    found: dict[Resources, market.Offers | None] = {}
+    offers_by_request: dict[Resources, market.Offers | None] = {}
     sources: dict[str, None] = {}
     for use in uses:
-        if use.requested in found:
+        if use.requested in offers_by_request:
             continue
         try:
-            offers = found[use.requested] = find(use.requested)
+            offers = offers_by_request[use.requested] = find(use.requested)
             sources.update(dict.fromkeys(offers.sources))
         except BatchyardError as exc:
-            found[use.requested] = None
+            offers_by_request[use.requested] = None
             sources[f"{use.step}: {exc}"] = None
-    steps = tuple(_choose_offer(use, found[use.requested]) for use in uses)
+    steps = tuple(_choose_offer(use, offers_by_request[use.requested]) for use in uses)
     return RunCost(run_id, steps, tuple(sources))
 
 

@@ -88,8 +88,8 @@ class MotoSurroundings:
         ]
 
     def find_instance_type(self, instance_id: str) -> str:
-        found = (instance for instance in self._running() if instance.id == instance_id)
-        return next((str(instance.instance_type or "unknown") for instance in found), "")
+        matches = (instance for instance in self._running() if instance.id == instance_id)
+        return next((str(instance.instance_type or "unknown") for instance in matches), "")
 
     def end_instance(self, instance_id: str, *, is_replaced: bool) -> None:
         instance = next((i for i in self._running() if i.id == instance_id), None)

@@ -44,12 +44,12 @@ class MotoInstances:
         while len(self._old_reservations) > _MAX_OLD_RESERVATIONS:
             self._reservations().pop(self._old_reservations.popleft(), None)
         for instance in current.values():
-            shown = self._by_id.get(instance.instance_id) or self._add(instance)
-            if shown is None:
+            moto_entry = self._by_id.get(instance.instance_id) or self._add(instance)
+            if moto_entry is None:
                 continue
-            self._by_id[instance.instance_id] = shown
-            if instance.ended_s is not None and shown[0].state not in _ENDED:
-                shown[0].terminate()
+            self._by_id[instance.instance_id] = moto_entry
+            if instance.ended_s is not None and moto_entry[0].state not in _ENDED:
+                moto_entry[0].terminate()
 
     def ended_ids(self) -> list[str]:
         """Return the instances that have ended, also those that a user has terminated."""

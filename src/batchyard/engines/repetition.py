@@ -50,8 +50,8 @@ def select_jobs(
 
 def nothing_to_retry(run_id: str, part: RunPart | None) -> InputError:
     """Return the refusal of a retry in which no child would run."""
-    what = "it" if part is None else str(part)
-    return InputError(f"run {run_id} has nothing to retry: everything in {what} succeeded")
+    part_name = "it" if part is None else str(part)
+    return InputError(f"run {run_id} has nothing to retry: everything in {part_name} succeeded")
 
 
 def _select_child(
@@ -80,8 +80,8 @@ def _select_command(plan: Plan, step: str, number: int, *, claims: bool) -> tupl
             hint=f"its commands are 0 to {job.command_count - 1}",
         )
     if job.is_dynamic and claims:
-        others = [n for n in range(job.command_count) if n != number]
-        return plan, Unfinished({step: [0]}, {step: others})
+        other_commands = [n for n in range(job.command_count) if n != number]
+        return plan, Unfinished({step: [0]}, {step: other_commands})
     index = number
     if job.has_list and not job.is_dynamic:
         index = shard.child_of(job.command_count, number, job.step_size, job.share_out)
@@ -96,8 +96,8 @@ def _select_command(plan: Plan, step: str, number: int, *, claims: bool) -> tupl
     share = shard.commands_of(job.command_count, index, job.step_size, job.share_out)
     single = replace(job, only_command=number)
     jobs = tuple(single if other is job else other for other in plan.jobs)
-    others = [n for n in share if n != number]
-    return replace(plan, jobs=jobs), Unfinished({step: [index]}, {step: others})
+    other_commands = [n for n in share if n != number]
+    return replace(plan, jobs=jobs), Unfinished({step: [index]}, {step: other_commands})
 
 
 def _indices(job: PlannedJob) -> Sequence[int]:

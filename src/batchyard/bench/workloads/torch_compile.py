@@ -35,5 +35,5 @@ def require_compiler(
         variable, names = "CC", ["gcc", "cc", "clang"]
     candidates = [environ[variable]] if environ.get(variable) else names
     if not any(map(find, candidates)):
-        what = f"a compiler ({' or '.join(candidates)})"
-        raise ImportError(f"torch.compile needs {what}", name=what)
+        missing = f"a compiler ({' or '.join(candidates)})"
+        raise ImportError(f"torch.compile needs {missing}", name=missing)

@@ -32,8 +32,8 @@ def join_new_instances(state: EndpointState) -> list[Ec2Instance]:
     """Register the EC2 instances that have booted; return those that have not."""
     booting = []
     for instance in state.ecs.surroundings.list_instances():
-        known = state.ecs.instances.get(instance.instance_id)
-        if known is not None or instance.instance_id in state.ecs.removed_instances:
+        registered = state.ecs.instances.get(instance.instance_id)
+        if registered is not None or instance.instance_id in state.ecs.removed_instances:
             continue
         if instance.launched_s + state.host_delays.launch_s > state.clock():
             booting.append(instance)
@@ -91,8 +91,8 @@ def instances_of(state: EndpointState, cluster: str) -> list[ContainerInstance]:
 
 
 def find(state: EndpointState, cluster: str, name_or_arn: str) -> ContainerInstance | None:
-    wanted = names.strip_arn(name_or_arn)
-    return next((i for i in instances_of(state, cluster) if i.id == wanted), None)
+    instance_id = names.strip_arn(name_or_arn)
+    return next((i for i in instances_of(state, cluster) if i.id == instance_id), None)
 
 
 # -- operations -----------------------------------------------------------------------------------
@@ -156,10 +156,12 @@ def describe(state: EndpointState, request: Document) -> Document:
     requested = request["containerInstances"]
     if not 1 <= len(requested) <= _MAX_DESCRIBED:
         raise invalid(f"Container instances must be between 1 and {_MAX_DESCRIBED}.")
-    found = {name: find(state, cluster.name, name) for name in requested}
+    by_name = {name: find(state, cluster.name, name) for name in requested}
     return {
-        "containerInstances": [describe_instance(state, i) for i in found.values() if i],
-        "failures": [{"arn": name, "reason": "MISSING"} for name, i in found.items() if i is None],
+        "containerInstances": [describe_instance(state, i) for i in by_name.values() if i],
+        "failures": [
+            {"arn": name, "reason": "MISSING"} for name, i in by_name.items() if i is None
+        ],
     }
 
 
@@ -168,13 +170,13 @@ def update_state(state: EndpointState, request: Document) -> Document:
     cluster = clusters.require(state, request)
     if request["status"] not in ("ACTIVE", "DRAINING"):
         raise invalid("Container instance status should be one of [ACTIVE, DRAINING]")
-    found = {n: find(state, cluster.name, n) for n in request["containerInstances"]}
-    for instance in found.values():
+    instances = {n: find(state, cluster.name, n) for n in request["containerInstances"]}
+    for instance in instances.values():
         if instance is not None:
             instance.status = request["status"]
     return {
-        "containerInstances": [describe_instance(state, i) for i in found.values() if i],
-        "failures": [{"arn": n, "reason": "MISSING"} for n, i in found.items() if i is None],
+        "containerInstances": [describe_instance(state, i) for i in instances.values() if i],
+        "failures": [{"arn": n, "reason": "MISSING"} for n, i in instances.items() if i is None],
     }
 
 

@@ -121,12 +121,12 @@ def describe(state: EndpointState, request: Document) -> Document:
     requested = request["services"]
     if not 1 <= len(requested) <= _MAX_DESCRIBED:
         raise invalid(f"Services cannot be empty, and must be at most {_MAX_DESCRIBED}.")
-    found = {name: _find(state, cluster, name) for name in requested}
+    by_name = {name: _find(state, cluster, name) for name in requested}
     return {
-        "services": [describe_service(state, service) for service in found.values() if service],
+        "services": [describe_service(state, service) for service in by_name.values() if service],
         "failures": [
             {"arn": _arn(state, cluster, name), "reason": "MISSING"}
-            for name, service in found.items()
+            for name, service in by_name.items()
             if service is None
         ],
     }

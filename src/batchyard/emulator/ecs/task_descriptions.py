@@ -19,13 +19,13 @@ def describe_tasks(state: EndpointState, request: Document) -> Document:
     requested = request["tasks"]
     if not 1 <= len(requested) <= _MAX_DESCRIBED:
         raise invalid(f"Tasks cannot be empty, and must be at most {_MAX_DESCRIBED}.")
-    found = {name: find_task(state, cluster.name, name) for name in requested}
+    by_name = {name: find_task(state, cluster.name, name) for name in requested}
     has_tags = "TAGS" in request.get("include", [])
     return {
-        "tasks": [describe(state, task, has_tags=has_tags) for task in found.values() if task],
+        "tasks": [describe(state, task, has_tags=has_tags) for task in by_name.values() if task],
         "failures": [
             {"arn": _task_arn(state, cluster.name, name), "reason": "MISSING"}
-            for name, task in found.items()
+            for name, task in by_name.items()
             if task is None
         ],
     }

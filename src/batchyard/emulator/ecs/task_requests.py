@@ -95,10 +95,10 @@ def _find_earlier(
     earlier_request, task_ids = state.ecs.client_tokens.get(key, (None, []))
     if earlier_request is None:
         return key, None
-    known = [state.ecs.tasks[task_id] for task_id in task_ids if task_id in state.ecs.tasks]
+    known_tasks = [state.ecs.tasks[task_id] for task_id in task_ids if task_id in state.ecs.tasks]
     if earlier_request != request:
-        raise ConflictError([task.arn for task in known])
-    return key, known
+        raise ConflictError([task.arn for task in known_tasks])
+    return key, known_tasks
 
 
 class ConflictError(ApiError):
