@@ -54,6 +54,11 @@ class JobIds:
                     self._journal.mark_repeated(name)
         return self._journal
 
+    @property
+    def local_journal(self) -> Journal:
+        """The journal as far as this machine has it, without a call of S3."""
+        return Journal(self._journal_path) if self._journal is None else self._journal
+
     def record(self, part: Part, job_id: str) -> None:
         self.journal.record_submitted(part.name, job_id, self._clock())
 

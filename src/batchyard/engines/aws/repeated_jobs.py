@@ -37,16 +37,16 @@ class RepeatedJobs:
         """Terminate second jobs that are not over.
 
         No call if no SubmitJob was repeated. A short run can be over before its second job appears,
-        so these are looked for during an hour. A user who may not list or terminate jobs gets a
-        sentence instead.
+        so the machine that submitted it looks for these during an hour. A user who may not list or
+        terminate jobs gets a sentence instead.
         """
         self._problem = ""
-        journal = self._job_ids.journal
+        journal = self._job_ids.local_journal if is_run_over else self._job_ids.journal
         for part in self._job_ids.rendered.parts:
             recorded_id = journal.ids.get(part.name)
             if part.name not in journal.repeated or recorded_id is None:
                 continue
-            if is_run_over and not self._may_appear(part.name):
+            if is_run_over and not self._may_appear(journal.intended_at.get(part.name, 0.0)):
                 continue
             try:
                 job_ids = self._batch.find_by_name(str(part.request["jobQueue"]), part.name)
@@ -54,8 +54,7 @@ class RepeatedJobs:
             except BatchyardError as exc:
                 self._problem = f"{part.step} may have a second job: {exc.message}"
 
-    def _may_appear(self, name: str) -> bool:
-        submitted_s = self._job_ids.journal.intended_at.get(name, 0.0)
+    def _may_appear(self, submitted_s: float) -> bool:
         return self._clock() - submitted_s < _APPEARS_S
 
     def _terminate_others(self, step: str, recorded_id: str, job_ids: list[str]) -> None:
