@@ -81,6 +81,8 @@ def test_the_json_shapes_of_the_design(small: Yard) -> None:
         "attempts": 1,
         "timeout_s": None,
         "needs": [{"step": "first", "each": False}],
+        "expected_s": None,
+        "lower_bound_s": None,
     }
 
 
