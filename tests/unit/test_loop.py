@@ -28,6 +28,7 @@ from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.loop import Loop
 from batchyard.embedded.runner import Ended, Started, Task
 from batchyard.embedded.store import AttemptRow, JobRow, Store
+from batchyard.errors import OperationalError
 from batchyard.folder import RunFolder
 from batchyard.shard import Turn
 
@@ -72,6 +73,7 @@ class ScriptedRunner:
         self.lock = Lock()
         self.on_start: Callable[[Task], None] = lambda task: None
         self.on_wait: Callable[[int], None] = lambda number: None
+        self.turn: Callable[[], None] = lambda: None
         self.signals: list[int] = []
         self._events: list[Started | Ended] = []
         self._waits = 0
@@ -98,7 +100,8 @@ class ScriptedRunner:
         events, self._events = self._events, []
         return events
 
-    def listen(self, turn: Callable[[], None]) -> None: ...
+    def listen(self, turn: Callable[[], None]) -> None:
+        self.turn = turn
 
     def wake(self) -> None: ...
 
@@ -189,3 +192,26 @@ def test_the_first_interrupt_asks_and_the_second_kills_at_once(tmp_path: Path) -
     assert runner.signals[-2:] == [signal.SIGKILL] * 2
     assert loop.was_stopped
     assert loop.row("id").state == JobState.FAILED
+
+
+def test_no_turn_is_taken_after_one_that_failed(tmp_path: Path) -> None:
+    runner = ScriptedRunner()
+    started: list[Task] = []
+
+    def start(task: Task) -> None:
+        started.append(task)
+        if len(started) == 2:
+            raise OperationalError("the disk is full")
+
+    def wait(number: int) -> None:
+        # Two children end, in other threads than that of the loop.
+        for _ in range(2):
+            runner.end(started[-1])
+            runner.turn()
+
+    runner.on_start, runner.on_wait = start, wait
+    # One child at a time.
+    job = Job("id", "work", "queue", Resources(100, 100), array_size=4)
+    with pytest.raises(OperationalError, match="the disk is full"):
+        make_loop(RunFolder(tmp_path), runner, job).run()
+    assert len(started) == 2

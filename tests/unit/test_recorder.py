@@ -132,3 +132,28 @@ def test_nothing_is_committed_after_a_batch_that_was_lost(
                 commit()
         assert lock.locked()
     assert store.batches == [] and not recorder.has_all_ends({"a"})
+
+
+def test_nothing_is_committed_after_output_that_was_lost(
+    store: ScriptedStore, tmp_path: Path
+) -> None:
+    class FullLogBook(LogBook):
+        """Loses the first output, since the disk is full, and has room for the next."""
+
+        is_full = True
+
+        def write(self, fd: int, data: bytes) -> None:
+            if self.is_full:
+                self.is_full = False
+                raise OperationalError("the disk is full")
+            super().write(fd, data)
+
+    logs = FullLogBook(RunFolder(tmp_path))
+    recorder = Recorder(store, logs)
+    for child in range(2):
+        logs.add_short(b"output of a child\n")
+        recorder.add_attempt("a", end_of(child))
+        with pytest.raises(OperationalError, match="the disk is full"):
+            recorder.commit([], [])
+    assert store.batches == [] and not recorder.has_all_ends({"a"})
+    logs.close()

@@ -257,7 +257,7 @@ class Loop:
 
     def _guarded_turn(self) -> None:
         """Take a turn in another thread than that of ``run``, which raises its exceptions."""
-        if self._is_over():
+        if self._failure is not None or self._is_over():
             return
         try:
             self._turn()

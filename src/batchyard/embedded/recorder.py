@@ -29,7 +29,8 @@ class Recorder:
         #: written.
         self._ended: set[str] = set()
         self._being_written: Set[str] = frozenset()
-        #: After this error nothing is committed any more: rows before it are missing.
+        #: After this error nothing is committed any more: rows before it, or their output, are
+        #: missing.
         self._failure: BaseException | None = None
 
     @property
@@ -73,7 +74,11 @@ class Recorder:
         if self._failure is not None:
             raise self._failure
         # The rows refer to the log, so it is written first.
-        self._logs.flush()
+        try:
+            self._logs.flush()
+        except BaseException as exc:
+            self._failure = exc
+            raise
         rows = self._attempts, self._commands
         self._attempts, self._commands = [], []
         self._being_written, self._ended = self._ended, set()
