@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 import cpu_time
 from batchyard.errors import PipelineFileError
 from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step, sort_by_needs
-from batchyard.pipeline_file import plain_lists, reading
+from batchyard.pipeline_file import plain_lists, reading, text_files
 
 HEAD = "name: p\nsteps:\n"
 
@@ -595,6 +597,27 @@ def test_a_pipe_is_a_plain_list_of_the_current_folder(tmp_path: Path) -> None:
         pipeline = loading.result(300)
     assert (pipeline.name, pipeline.steps[0].commands) == ("pipe", ("one", "three"))
     assert pipeline.path is None and pipeline.folder == Path.cwd()
+
+
+def test_a_pipe_that_does_not_block_is_read_to_its_end() -> None:
+    reading_end, writing_end = os.pipe()
+    os.set_blocking(reading_end, False)
+    looked_for_more = threading.Event()
+
+    class Pipe(FileIO):
+        def read(self, size: int | None = -1, /) -> bytes | None:  # type: ignore[override]
+            chunk = super().read(size)
+            if chunk is None:
+                looked_for_more.set()
+            return chunk
+
+    with ThreadPoolExecutor() as pool, Pipe(reading_end) as pipe:
+        with open(writing_end, "wb", buffering=0) as writer:
+            writer.write(b"one\n")
+            content = pool.submit(text_files.read_stream, pipe, 100)
+            assert looked_for_more.wait(300)
+            writer.write(b"two\n")
+        assert content.result(300) == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize(

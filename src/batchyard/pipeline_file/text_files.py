@@ -33,15 +33,26 @@ def read_text(path: Path, mistakes: Mistakes, max_bytes: int) -> str | None:
 def read_stream(stream: RawIOBase, max_bytes: int) -> bytearray:
     """Return what a pipe gives until its end, at most ``max_bytes``.
 
-    The memory in use grows with what has come.
+    Waits for more also if the pipe is set not to block. The memory in use grows with what has come.
     """
     content = bytearray()
     while len(content) < max_bytes:
         chunk = stream.read(min(_CHUNK_BYTES, max_bytes - len(content)))
+        if chunk is None:  # nothing has come yet, in a pipe that does not block
+            _wait_for_content(stream)
+            continue
         if not chunk:
             break
         content += chunk
     return content
+
+
+def _wait_for_content(stream: RawIOBase) -> None:
+    import select
+
+    waiting = select.poll()
+    waiting.register(stream, select.POLLIN)
+    waiting.poll()
 
 
 def decode_text(content: bytes | bytearray, mistakes: Mistakes) -> str | None:
