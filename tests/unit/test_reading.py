@@ -599,6 +599,31 @@ def test_a_pipe_is_a_plain_list_of_the_current_folder(tmp_path: Path) -> None:
     assert pipeline.path is None and pipeline.folder == Path.cwd()
 
 
+def test_a_pipe_that_is_removed_while_it_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        loading = pool.submit(plain_lists.load_list, pipe)
+        with pipe.open("w") as writer:
+            writer.write("one\n")
+            pipe.unlink()
+        assert loading.result(300).folder == Path.cwd()
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_an_open_file_is_a_plain_list_of_the_current_folder(
+    is_removed: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "commands.txt"
+    path.write_text("one\n")
+    with path.open() as file:
+        if is_removed:
+            path.unlink()
+        pipeline = plain_lists.load_list(Path(f"/dev/fd/{file.fileno()}"))
+    assert (pipeline.name, pipeline.steps[0].commands) == ("list", ("one",))
+    assert pipeline.folder == Path.cwd()
+
+
 def test_a_pipe_that_does_not_block_is_read_to_its_end() -> None:
     reading_end, writing_end = os.pipe()
     os.set_blocking(reading_end, False)

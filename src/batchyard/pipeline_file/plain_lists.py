@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Mapping
+from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -20,8 +21,8 @@ from batchyard.pipeline_file import command_lists, key_limits
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes
 from batchyard.pipeline_file.text_files import (
     decode_text,
+    read_open_file,
     read_stream,
-    read_text,
     unreadable_problem,
 )
 from batchyard.shard import DYNAMIC, SHARE_OUTS
@@ -66,9 +67,8 @@ def load_list(path: Path | None, **settings: Unpack[ListSettings]) -> Pipeline:
     """
     mistakes = Mistakes("standard input" if path is None else str(path))
     fields, params = _check_settings(settings, mistakes)
-    text = _read_pipe(None, mistakes) if path is None else _read_file(path, mistakes)
+    text, file = (_read_stdin(mistakes), None) if path is None else _read_file(path, mistakes)
     commands = None if text is None else _parse_list(text, params, mistakes)
-    file = None if path is None or _is_pipe(path) else path.absolute()
     return _make_pipeline(_name_of(path), commands, fields, params, mistakes, file)
 
 
@@ -149,42 +149,51 @@ def _check_settings(
 
 def _name_of(path: Path | None) -> str:
     """Return the name of the list in a file or a pipe, of which the shell names some by number."""
-    if path is None or path.is_relative_to("/dev") or path.is_relative_to("/proc"):
-        return _NAME
-    return path.stem
+    return _NAME if path is None or _is_descriptor(path) else path.stem
 
 
-def _is_pipe(path: Path) -> bool:
-    """Return whether the path is a pipe or a device, whose content is read only once."""
+def _is_descriptor(path: Path) -> bool:
+    """Return whether the path names an open file of a process, like /dev/fd/63."""
+    folder = path.parent
+    is_numbered = folder.name == "fd" and folder.parts[:2] in (("/", "dev"), ("/", "proc"))
+    return is_numbered or path == Path("/dev/stdin")
+
+
+def _read_file(path: Path, mistakes: Mistakes) -> tuple[str | None, Path | None]:
+    """Return the text of a file or a pipe, and the path of the file if a later read finds it there.
+
+    The text is None after adding a mistake.
+    """
     try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-def _read_file(path: Path, mistakes: Mistakes) -> str | None:
-    if _is_pipe(path):
-        return _read_pipe(path, mistakes)
-    try:
-        return read_text(path, mistakes, command_lists.MAX_FILE_BYTES)
+        with path.open("rb") as file:
+            # Before reading: a pipe may be removed as soon as it is open.
+            status = os.fstat(file.fileno())
+            is_there = stat.S_ISREG(status.st_mode) and status.st_nlink > 0
+            if _is_descriptor(path) or not is_there:
+                return _read_pipe(FileIO(file.fileno(), closefd=False), mistakes), None
+            return read_open_file(file, mistakes, command_lists.MAX_FILE_BYTES), path.absolute()
     except OSError as exc:
         mistakes.add(WHOLE_FILE, *unreadable_problem(path, exc, mistakes))
-        return None
+        return None, None
 
 
-def _read_pipe(path: Path | None, mistakes: Mistakes) -> str | None:
-    """Return the text of a pipe, or of the standard input, or None after adding a mistake."""
-    if path is None and sys.stdin is None:
+def _read_stdin(mistakes: Mistakes) -> str | None:
+    """Return the text of the standard input, or None after adding a mistake."""
+    if sys.stdin is None:
         mistakes.add(WHOLE_FILE, "it is closed", "write a list to it, or name a file")
         return None
     try:
-        with open(os.dup(sys.stdin.fileno()) if path is None else path, "rb", buffering=0) as pipe:
-            content = read_stream(pipe, MAX_PIPE_BYTES + 1)
+        with open(os.dup(sys.stdin.fileno()), "rb", buffering=0) as pipe:
+            return _read_pipe(pipe, mistakes)
     except OSError as exc:
         problem = f"it cannot be read: {exc.strerror or exc}"
         mistakes.add(WHOLE_FILE, problem, "write a list to it, or name a file")
         return None
+
+
+def _read_pipe(pipe: RawIOBase, mistakes: Mistakes) -> str | None:
+    """Return the text that comes through a pipe, or None after adding a mistake."""
+    content = read_stream(pipe, MAX_PIPE_BYTES + 1)
     if len(content) > MAX_PIPE_BYTES:
         problem = f"more than {MAX_PIPE_BYTES // 2**20} MiB came through the pipe"
         mistakes.add(WHOLE_FILE, problem, "write the list to a file, or split it")
