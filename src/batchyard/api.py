@@ -337,15 +337,9 @@ class Run:
         self, step: str | None = None, index: int | None = None, *, failed: bool = False
     ) -> Iterator[LogChunk]:
         """Return what the children have written so far: all of them, a step's, or one child's."""
-        plan = self._record.plan
-        if step is not None:
-            plan.require_child(step, index)
-        elif index is not None:
-            steps = ", ".join(job.step for job in plan.jobs)
-            raise InputError(
-                f"of which step is child {index!r} meant?", hint=f"its steps are: {steps}"
-            )
-        return self._read_logs(step, None if index is None else int(index), failed)
+        if step is not None or index is not None:
+            step, index = self._record.plan.require_child(step, index)
+        return self._read_logs(step, index, failed)
 
     def _read_logs(self, step: str | None, index: int | None, failed: bool) -> Iterator[LogChunk]:
         engine = self._record.open()

@@ -83,16 +83,15 @@ def find_part(
     ``command``: as ``name`` of ``find_command``. Raises InputError.
     """
     if command is not None:
-        if step is not None:
+        if step is not None or index is not None:
             raise InputError(
                 "a command is a part of its own", hint="leave STEP out, and write STEP:NUMBER"
             )
         step, number = parse_name(record, command)
         return RunPart(step, command=number)
-    if step is None:
+    if step is None and index is None:
         return None
-    record.plan.require_child(step, index)
-    return RunPart(step, index)
+    return RunPart(*record.plan.require_child(step, index))
 
 
 def parse_name(record: RunRecord, name: str) -> tuple[str, int]:

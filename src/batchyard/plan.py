@@ -148,8 +148,18 @@ class Plan:
     def job(self, step: str) -> PlannedJob:
         return self._by_step[step]
 
-    def require_child(self, step: str, index: int | str | None = None) -> None:
-        """Raise InputError unless the plan has the step, and the step has the child."""
+    def require_child(
+        self, step: str | None, index: int | str | None = None
+    ) -> tuple[str, int | None]:
+        """Return the step and the number of its child, None for a whole step.
+
+        Raises InputError unless the plan has the step, and the step has the child.
+        """
+        if step is None:
+            steps = ", ".join(self._by_step)
+            raise InputError(
+                f"of which step is child {index!r} meant?", hint=f"its steps are: {steps}"
+            )
         if step not in self._by_step:
             raise InputError(
                 f"the run has no step {step!r}", hint=f"its steps are: {', '.join(self._by_step)}"
@@ -162,6 +172,7 @@ class Plan:
                 f"step {step!r} has no child {index!r} in this run",
                 hint=f"its children are {indices[0]} to {indices[-1]}",
             )
+        return step, None if number is None else int(number)
 
 
 def make(pipeline: Pipeline, *, only: str | None = None, start_from: str | None = None) -> Plan:

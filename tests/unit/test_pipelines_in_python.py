@@ -106,6 +106,19 @@ def test_commands_from_python_are_a_plain_list() -> None:
     assert Pipeline.commands(["a"]).model.steps == again.model.steps
 
 
+def test_a_child_to_repeat_has_a_step() -> None:
+    pipeline = Pipeline("demo", [Step("a", command="x", array=3)])
+    run = pipeline.run(engine=MemoryEngine(lambda call: Result(1)))
+    assert run.wait() == "FAILED"
+    for repeat in (run.retry, run.plan_retry):
+        with pytest.raises(InputError, match="of which step is child 1 meant") as caught:
+            repeat(index=1)
+        assert caught.value.hint == "its steps are: a"
+    with pytest.raises(InputError, match="a command is a part of its own"):
+        run.plan_retry(index=1, command=2)
+    assert [entry["index"] for entry in run.plan_retry("a", "1")["commands"]] == [1]  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("commands", "mistake"),
     [

@@ -159,8 +159,7 @@ def parse_child(child: str | None, plan: Plan) -> tuple[str | None, int | None]:
     if child is None:
         return None, None
     step, colon, index = child.partition(":")
-    plan.require_child(step, index if colon else None)
-    return step, int(index) if colon else None
+    return plan.require_child(step, index if colon else None)
 
 
 def print_json(value: Any) -> None:
