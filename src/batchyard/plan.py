@@ -256,7 +256,8 @@ def limit_at_once(plan: Plan, at_once: int) -> Plan:
             "--limit-cpus",
         )
     if job.is_dynamic:
-        limited = replace(job, dynamic_children=at_once, is_array=True)
+        children = min(at_once, job.dynamic_children or at_once)
+        limited = replace(job, dynamic_children=children, is_array=True)
     else:
         limited = replace(job, max_running=min(at_once, job.max_running or at_once))
     return replace(plan, jobs=(limited,))

@@ -512,6 +512,11 @@ def test_a_list_with_a_number_of_commands_at_once() -> None:
     assert (here.size, here.max_running) == (4, None)
     claiming = planning.with_claiming_children(planning.limit_at_once(dynamic, 3), 16).job("s")
     assert (claiming.size, claiming.is_array) == (3, True)
+    array = planning.make(
+        Pipeline("p", (Step("s", commands=commands, share_out="dynamic", array=2),))
+    )
+    assert planning.limit_at_once(array, 3).job("s").dynamic_children == 2
+    assert planning.limit_at_once(array, 1).job("s").dynamic_children == 1
     static = planning.make(Pipeline("p", (Step("s", commands=commands, array=4, max_running=2),)))
     assert planning.limit_at_once(static, 3).job("s").max_running == 2
     assert planning.limit_at_once(static, 1).job("s").max_running == 1
