@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from batchyard.api import Pipeline
 from batchyard.batch.jobs import Job, Outcome, Resources
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded import machine
 from batchyard.embedded.store import Store
 from batchyard.engines.base import Offer
-from batchyard.engines.local.step_limits import StepLimits, fit_capacity
+from batchyard.engines.local.step_limits import StepLimits, fit_capacity, max_children
 from batchyard.engines.memory import HOLD, MemoryEngine
 from batchyard.errors import InputError
 from batchyard.pipeline import Pipeline as PipelineValue
@@ -118,3 +120,48 @@ def test_the_capacity_grows_only_for_a_run_of_one_step() -> None:
     assert fit_capacity(local_plan(), capacity, {"a": 100}) == Resources(8, 4096)
     assert fit_capacity(local_plan(), capacity, {"a": 1}) == capacity
     assert fit_capacity(local_plan(steps=2), capacity, {"a": 100}) == capacity
+
+
+def test_a_request_is_lowered_to_what_the_limit_of_open_files_allows(store: Store) -> None:
+    plan = local_plan()
+    limits = StepLimits(plan, Resources(2, 1024), store, open_files=100)
+    scheduler = Scheduler(
+        [Queue("q", ("e",))], [ComputeEnvironment("e", limits.capacity)], limits.by_step
+    )
+    resources = plan.job("a").resources
+    scheduler.submit(Job("a", "a", "q", resources, array_size=8, consumables=(("a", 1),)))
+    store.request_scale("a", 7)
+    limits.apply_requests(scheduler, "e")
+    assert len(scheduler.place()) == max_children(100) == 6
+    resumed = StepLimits(plan, Resources(2, 1024), store, open_files=100)
+    assert (resumed.by_step, resumed.capacity) == ({"a": 6}, Resources(6, 3072))
+
+
+def test_a_step_that_shrinks_leaves_open_files_for_another(store: Store) -> None:
+    limits = StepLimits(local_plan(steps=2), Resources(100, 100_000), store, open_files=100)
+    assert limits.by_step == {"a": 2, "b": 2}
+    for requested, by_step in (
+        ({"a": 8}, {"a": 4, "b": 2}),
+        ({"a": 8, "b": 1}, {"a": 5, "b": 1}),
+        ({"a": 1, "b": 8}, {"a": 1, "b": 5}),
+    ):
+        for step, children in requested.items():
+            store.request_scale(step, children)
+        scheduler = Scheduler(
+            [Queue("q", ("e",))], [ComputeEnvironment("e", limits.capacity)], limits.by_step
+        )
+        limits.apply_requests(scheduler, "e")
+        assert limits.by_step == by_step
+
+
+def test_the_limit_of_open_files_of_another_process() -> None:
+    process = subprocess.Popen(
+        ["bash", "-c", "ulimit -n 90; echo; exec cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdout is not None and process.stdout.readline()
+        assert machine.max_open_files(process.pid) == 90
+        process.communicate(timeout=300)
+    assert machine.max_open_files(process.pid) == machine.max_open_files()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -103,6 +104,15 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], setting: str | None) -> tuple[Gpu
             return ()
         selected.append(gpu)
     return tuple(selected)
+
+
+def max_open_files(pid: int = 0) -> int:
+    """Return the system's hard limit of open files for a process; 0 means this process."""
+    try:
+        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    except OSError:  # the process has ended, or belongs to somebody else
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
 
 
 def allow_open_files(count: int, at_best: int = 0) -> None:

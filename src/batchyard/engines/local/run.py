@@ -12,7 +12,7 @@ from pathlib import Path
 
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
-from batchyard.embedded import memory_use
+from batchyard.embedded import machine, memory_use
 from batchyard.embedded.lock import Holder, RunLock, find_holder
 from batchyard.embedded.store import CommandRow, JobRow, Store
 from batchyard.engines.base import (
@@ -152,7 +152,10 @@ class LocalRun:
         plan, capacity = self._plan, self._settings.capacity
         capacity = step_limits.fit_capacity(plan, capacity, self._store.scales())
         job = replace(plan.job(step), max_running=children)
-        return planning.count_slots(replace(plan, jobs=(job,)), capacity)[step]
+        holder = self.holder
+        open_files = machine.max_open_files(holder.pid if holder else 0)
+        room = planning.count_slots(replace(plan, jobs=(job,)), capacity)[step]
+        return min(room, step_limits.max_children(open_files))
 
     def _end_abandoned(self, job_ids: Sequence[str], reason: str, grace_s: float) -> None:
         """Start a process that ends the run, since no process executes it."""

@@ -25,32 +25,60 @@ _FILES_PER_CHILD = 6
 class StepLimits:
     """The limits of a run's steps: those of the plan, or those that were requested since."""
 
-    def __init__(self, plan: Plan, capacity: Resources, store: Store) -> None:
+    def __init__(
+        self, plan: Plan, capacity: Resources, store: Store, open_files: int | None = None
+    ) -> None:
+        """``open_files``: the hard limit; None means that of this process."""
         self._plan, self._store = plan, store
+        self._most = max_children(open_files or machine.max_open_files())
         self._requested = store.scales()
-        self.by_step = {**planning.find_limits(plan), **self._requested}
-        self.capacity = fit_capacity(plan, capacity, self._requested)
-        self._allow_open_files()
+        self.by_step = planning.find_limits(plan)
+        self.capacity = capacity
+        self._change(self._requested)
 
     def apply_requests(self, scheduler: Scheduler, environment: str) -> None:
         """Let the scheduler follow what was requested since the last call."""
         requested = self._store.scales()
         if requested == self._requested:
             return
-        self._requested = requested
-        for step, limit in requested.items():
-            scheduler.change_consumable(step, limit - self.by_step[step])
-            self.by_step[step] = limit
-        self.capacity = fit_capacity(self._plan, self.capacity, requested)
-        self._allow_open_files()
+        self._requested, old = requested, dict(self.by_step)
+        self._change(requested)
+        for step in requested:
+            scheduler.change_consumable(step, self.by_step[step] - old[step])
         scheduler.set_environment(ComputeEnvironment(environment, self.capacity))
 
-    def _allow_open_files(self) -> None:
-        jobs = tuple(
-            replace(job, max_running=self.by_step.get(job.step)) for job in self._plan.jobs
-        )
-        at_once = planning.max_concurrency(replace(self._plan, jobs=jobs), self.capacity)
+    def _change(self, requested: dict[str, int]) -> None:
+        """Set the limits, lower than requested where that needs more files than may be open."""
+        old, limits = self.capacity, {**self.by_step, **requested}
+        capacity = fit_capacity(self._plan, old, requested)
+        if self._count_at_once(limits, capacity) > self._most:
+            limits = self._lower(requested)
+            capacity = fit_capacity(self._plan, old, {step: limits[step] for step in requested})
+        at_once = self._count_at_once(limits, capacity)
         machine.allow_open_files(at_once * _FILES_PER_CHILD + _SPARE_FILES)
+        self.by_step, self.capacity = limits, capacity
+
+    def _lower(self, requested: dict[str, int]) -> dict[str, int]:
+        """Return limits of all steps: each request gets what the other steps leave."""
+        limits = dict(self.by_step)
+        # Steps that shrink are first, and leave more for the others.
+        for step in sorted(requested, key=lambda step: requested[step] - limits[step]):
+            others = sum(
+                min(job.size, limits.get(job.step, job.size))
+                for job in self._plan.jobs
+                if job.step != step
+            )
+            limits[step] = max(1, min(requested[step], self._most - others))
+        return limits
+
+    def _count_at_once(self, limits: dict[str, int], capacity: Resources) -> int:
+        jobs = tuple(replace(job, max_running=limits.get(job.step)) for job in self._plan.jobs)
+        return planning.max_concurrency(replace(self._plan, jobs=jobs), capacity)
+
+
+def max_children(open_files: int) -> int:
+    """Return how many children can run at once in a process with that limit of open files."""
+    return (open_files - _SPARE_FILES) // _FILES_PER_CHILD
 
 
 def fit_capacity(plan: Plan, capacity: Resources, scales: dict[str, int]) -> Resources:
