@@ -19,7 +19,7 @@ from batchyard.emulator.ecs import lifecycle, task_metadata
 from batchyard.emulator.hosts import ShownInstances
 from batchyard.emulator.reclaims import Reclaims, end_hosts
 from batchyard.emulator.regions import Regions
-from batchyard.emulator.state import Document
+from batchyard.emulator.state import Document, EndpointState
 from batchyard.errors import BatchyardError
 
 T = TypeVar("T")
@@ -40,11 +40,13 @@ class Endpoint:
         client_variables: dict[str, str],
         reclaims: Reclaims,
         make_shown_instances: Callable[[str], ShownInstances],
+        report: Callable[[str], None],
     ) -> None:
         """``metadata_path``: the path above the metadata service of each task.
 
         ``client_variables``: environment variables that a client of the endpoint needs.
         ``make_shown_instances``: makes the instances that EC2 shows in a region.
+        ``report``: tells the user of the endpoint what went wrong.
         """
         self._regions = regions
         #: The region of requests that name none.
@@ -55,6 +57,9 @@ class Endpoint:
         self._reclaims = reclaims
         self._make_shown_instances = make_shown_instances
         self._shown_instances: dict[str, ShownInstances] = {}
+        self._report = report
+        #: Region -> the error that was reported last, until its ECS advances again.
+        self._ecs_errors: dict[str, str] = {}
         #: Held while EC2 is brought up to date, so that an older state never follows a newer one.
         self._shown_lock = threading.Lock()
 
@@ -98,10 +103,24 @@ class Endpoint:
         return self._call(lambda: self._reclaims.announce(job_id, notice_s))
 
     def on_tick(self) -> None:
-        """Reclaim the hosts that are due. The caller holds the lock of the loop."""
+        """Reclaim the hosts that are due, and advance ECS. The caller holds the loop's lock."""
         self._reclaims.on_tick()
         for state in self._regions.states():
+            self._advance_ecs(state)
+
+    def _advance_ecs(self, state: EndpointState) -> None:
+        """Advance ECS in a region. An unexpected error there ends neither jobs nor endpoint."""
+        try:
             lifecycle.advance(state)
+        except BatchyardError:
+            raise  # The engine fails: a full disk, for example.
+        except Exception as exc:
+            text = f"ECS in {state.region} does not advance: {type(exc).__name__}: {exc}"
+            if self._ecs_errors.get(state.region) != text:
+                self._ecs_errors[state.region] = text
+                self._report(text)
+        else:
+            self._ecs_errors.pop(state.region, None)
 
     # -- reset ------------------------------------------------------------------------------------
 

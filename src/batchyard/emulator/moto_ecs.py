@@ -49,12 +49,15 @@ class MotoSurroundings:
         if ecs is None or groups is None:
             return []
         providers = []
-        for provider in ecs.capacity_providers.values():
-            details = provider.auto_scaling_group_provider
-            name = details["autoScalingGroupArn"].rpartition("autoScalingGroupName/")[2]
-            group = groups.autoscaling_groups.get(name)
+        # A copy: requests that moto answers change the providers at the same time.
+        for provider in list(ecs.capacity_providers.values()):
+            # A provider of managed instances has no group.
+            details = provider.auto_scaling_group_provider or {}
+            arn = details.get("autoScalingGroupArn", "")
+            group = groups.autoscaling_groups.get(arn.rpartition("autoScalingGroupName/")[2])
             if group is not None:
-                providers.append(_to_provider(provider.name, group, details["managedScaling"]))
+                scaling = details.get("managedScaling", {})
+                providers.append(_to_provider(provider.name, group, scaling))
         return providers
 
     def set_desired(self, group: str, count: int) -> None:

@@ -192,6 +192,7 @@ def _serve(
                 client_variables,
                 reclaims,
                 MotoInstances,
+                report,
             )
             sender = moto_events.EventSender(report)
             events = RegionalJobEvents(regions, sender.has_rules, sender.send)
