@@ -239,3 +239,11 @@ def test_units_of_tasks() -> None:
 )
 def test_the_cluster_in_user_data(user_data: str, cluster: str) -> None:
     assert find_cluster_name(user_data) == cluster
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 400 + " vCPU", "9" * 400 + " GB", "1" * 19])
+def test_numbers_that_are_too_long_are_refused(text: str) -> None:
+    with pytest.raises(ApiError, match="Invalid setting for cpu"):
+        parse_cpu(text)
+    with pytest.raises(ApiError, match="Invalid setting for memory"):
+        parse_memory(text)

@@ -29,6 +29,8 @@ _JOB_MEMBERS = (
 #: Members of an override that replace those of the container definition.
 _AMOUNTS = ("cpu", "memory", "memoryReservation")
 _OVERRIDDEN = ("command", *_AMOUNTS)
+#: A decimal number that is short enough to be one.
+_AMOUNT = r"[0-9]{0,9}\.?[0-9]{1,9}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def _host_ports(definition: Document, container: Document) -> frozenset[int]:
 
 def parse_cpu(text: str) -> int:
     """Return CPU units: `512`, or `.5 vCPU`. Raises ApiError."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(vcpu)?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(rf"\s*({_AMOUNT})\s*(vcpu)?\s*", text, re.IGNORECASE)
     if match is None or (match[2] is None and "." in match[1]):
         raise invalid(f"Invalid setting for cpu: {text!r}. Use units like 1024, or 1 vCPU.")
     return int(float(match[1]) * _UNITS_PER_VCPU) if match[2] else int(match[1])
@@ -180,7 +182,7 @@ def parse_cpu(text: str) -> int:
 
 def parse_memory(text: str) -> int:
     """Return MiB: `512`, or `2 GB`. Raises ApiError."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(gb)?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(rf"\s*({_AMOUNT})\s*(gb)?\s*", text, re.IGNORECASE)
     if match is None or (match[2] is None and "." in match[1]):
         raise invalid(f"Invalid setting for memory: {text!r}. Use MiB like 1024, or 1 GB.")
     return int(float(match[1]) * 1024) if match[2] else int(match[1])
