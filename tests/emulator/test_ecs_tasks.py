@@ -311,6 +311,22 @@ def test_a_task_is_started_on_a_named_instance(ecs: Any) -> None:
 # -- DescribeTasks and ListTasks ------------------------------------------------------------------
 
 
+def test_the_first_reason_of_a_stop_stays(ecs: Any, endpoint: Endpoint) -> None:
+    ecs.create_cluster(clusterName="lost")
+    instance = ecs.register_container_instance(cluster="lost")["containerInstance"]
+    ignores = shell("trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    log = {"logConfiguration": logging_to("/lost")}
+    register(ecs, "lost", {"command": ignores, "stopTimeout": 60, **log})
+    arn = run(ecs, "lost", cluster="lost")
+    until(lambda: log_lines(endpoint, "/lost", arn), lambda lines: lines == ["ready"])
+    ecs.stop_task(cluster="lost", task=arn, reason="mine")
+    ecs.deregister_container_instance(
+        cluster="lost", containerInstance=instance["containerInstanceArn"], force=True
+    )
+    task = wait_for(ecs, arn, "STOPPED")
+    assert (task["stopCode"], task["stoppedReason"]) == ("UserInitiated", "mine")
+
+
 def test_unknown_tasks_are_missing(ecs: Any) -> None:
     answer = ecs.describe_tasks(tasks=["0" * 32])
     assert answer["tasks"] == []

@@ -77,14 +77,17 @@ def create_tasks(
             begin(state, task, None)
         else:
             failures = place(state, task)
-            if failures:
+            if failures is not None:
                 return tasks, failures
         tasks.append(task)
     return tasks, []
 
 
-def place(state: EndpointState, task: EcsTask) -> list[Failure]:
-    """Begin a task on one of the instances of its cluster, or return why none can take it."""
+def place(state: EndpointState, task: EcsTask) -> list[Failure] | None:
+    """Begin a task on one of the instances of its cluster, or return why none can take it.
+
+    Returns None for a task that has begun. A cluster without instances has no failures.
+    """
     candidates = [
         instance
         for instance in instances.instances_of(state, task.cluster.name)
@@ -98,7 +101,7 @@ def place(state: EndpointState, task: EcsTask) -> list[Failure]:
         return failures
     add(state, task)
     begin(state, task, instance)
-    return []
+    return None
 
 
 def place_waiting(state: EndpointState, task: EcsTask) -> None:
@@ -261,7 +264,7 @@ def lose_host(state: EndpointState, task: EcsTask, stop: Stop) -> None:
     """End a task whose instance was taken away, without exit codes."""
     if task.stopping_s is None:
         task.stopping_s = state.clock()
-    task.stop_code, task.stopped_reason = stop
+        task.stop_code, task.stopped_reason = stop
     for container in begun_containers(task.containers):
         if not state.loop.lose(container.job_id, 0, stop.reason):
             state.loop.stop([container.job_id], stop.reason, 0)
