@@ -208,3 +208,57 @@ def test_tags_of_services_and_tasks(ecs: Any) -> None:
     ecs.untag_resource(resourceArn=arn, tagKeys=["team"])
     assert ecs.list_tags_for_resource(resourceArn=arn)["tags"] == []
     delete(ecs, "tagged")
+
+
+def test_a_service_without_instances_starts_nothing(ecs: Any) -> None:
+    ecs.create_cluster(clusterName="empty")
+    register(ecs, "plain", {"command": ["true"]})
+    ecs.create_service(
+        cluster="empty", serviceName="lonely", taskDefinition="plain", desiredCount=2
+    )
+
+    def lonely() -> Any:
+        return ecs.describe_services(cluster="empty", services=["lonely"])["services"][0]
+
+    service = until(lonely, lambda service: service["events"])
+    assert "No Container Instances were found in your cluster." in messages_of(service)
+    assert "has started" not in messages_of(service)
+    ecs.delete_service(cluster="empty", service="lonely", force=True)
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        (
+            {"deploymentConfiguration": {"minimumHealthyPercent": 100, "maximumPercent": 100}},
+            "will block",
+        ),
+        (
+            {"capacityProviderStrategy": [{"capacityProvider": "unknown", "weight": 1}]},
+            "capacity provider was not found",
+        ),
+        (
+            {"networkConfiguration": {"awsvpcConfiguration": {"subnets": ["subnet-0a"]}}},
+            "Network Configuration is not valid",
+        ),
+    ],
+)
+def test_a_refused_update_changes_nothing(ecs: Any, members: dict[str, Any], words: str) -> None:
+    register(ecs, "plain", {"command": ["true"]})
+    ecs.create_service(serviceName="same", taskDefinition="plain", desiredCount=0)
+    until(lambda: service_of(ecs, "same"), is_stable)
+    before = service_of(ecs, "same")
+    with pytest.raises(ClientError, match=words):
+        ecs.update_service(service="same", desiredCount=1, **members)
+    assert service_of(ecs, "same") == before
+    delete(ecs, "same")
+
+
+def test_a_daemon_shows_a_desired_task_for_each_instance(ecs: Any) -> None:
+    register(ecs, "daemon", {"command": FOREVER, "stopTimeout": 0})
+    ecs.create_service(serviceName="daemon", taskDefinition="daemon", schedulingStrategy="DAEMON")
+    service = wait_stable(ecs, "daemon")
+    assert (service["desiredCount"], service["runningCount"]) == (1, 1)
+    assert service["deployments"][0]["desiredCount"] == 1
+    delete(ecs, "daemon")
+    assert service_of(ecs, "daemon")["desiredCount"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from batchyard.emulator import names
 from batchyard.emulator.api_errors import ApiError
@@ -54,9 +55,6 @@ def create(state: EndpointState, request: Document) -> Document:
         raise invalid("Creation of service was not idempotent.")
     if "taskDefinition" not in request:
         raise invalid("TaskDefinition cannot be blank.")
-    controller = request.get("deploymentController", {}).get("type", "ECS")
-    if controller != "ECS":
-        raise invalid(f"this endpoint has the deployment controller ECS, not {controller}")
     is_daemon = request.get("schedulingStrategy") == "DAEMON"
     if not is_daemon and "desiredCount" not in request:
         raise invalid("The desired count of a REPLICA service must be specified.")
@@ -98,9 +96,14 @@ def update(state: EndpointState, request: Document) -> Document:
         for member in _DEPLOYED
         if member != "taskDefinition"
     )
+    is_new = is_new or bool(request.get("forceNewDeployment"))
+    # All is checked before the service changes.
+    changed = replace(service, request=merged, desired=desired)
+    _check_configuration(changed)
+    if is_new:
+        make_service_request(state, changed, replace(service.primary, definition=definition))
     service.request, service.desired = merged, desired
-    _check_configuration(service)
-    if is_new or request.get("forceNewDeployment"):
+    if is_new:
         services.begin_deployment(state, service, definition)
     return {"service": describe_service(state, service)}
 
@@ -169,6 +172,9 @@ def _check_desired(count: int) -> int:
 
 
 def _check_configuration(service: Service) -> None:
+    controller = service.request.get("deploymentController", {}).get("type", "ECS")
+    if controller != "ECS":
+        raise invalid(f"this endpoint has the deployment controller ECS, not {controller}")
     minimum, maximum = service.minimum_percent, service.maximum_percent
     if not 0 <= minimum <= 100 or not 100 <= maximum <= 10_000 or (minimum, maximum) == (100, 100):
         raise invalid(
@@ -216,7 +222,7 @@ def describe_service(state: EndpointState, service: Service) -> Document:
         "serviceName": service.name,
         "clusterArn": service.cluster.arn,
         "status": service.status,
-        "desiredCount": service.desired,
+        "desiredCount": services.desired_count(state, service),
         "runningCount": counts.running,
         "pendingCount": counts.pending,
         "taskDefinition": service.request["taskDefinition"],
@@ -255,11 +261,12 @@ def _describe_deployment(
 ) -> Document:
     tasks = services.tasks_of(state, service)
     counts = services.count_tasks(tasks, deployment.id)
+    desired = services.desired_count(state, service) if deployment.status == "PRIMARY" else 0
     return {
         "id": deployment.id,
         "status": deployment.status,
         "taskDefinition": deployment.definition["taskDefinitionArn"],
-        "desiredCount": service.desired if deployment.status == "PRIMARY" else 0,
+        "desiredCount": desired,
         "pendingCount": counts.pending,
         "runningCount": counts.running,
         "failedTasks": deployment.failed_tasks,

@@ -56,7 +56,7 @@ def _advance_service(state: EndpointState, service: Service, make_request: MakeR
         return
     new, old = _split(tasks, primary)
     step = plan(
-        _desired(state, service),
+        desired_count(state, service),
         service.minimum_percent,
         service.maximum_percent,
         _count(new),
@@ -107,9 +107,10 @@ def _count(tasks: list[EcsTask]) -> Counts:
     return Counts(len(tasks) - running, running)
 
 
-def _desired(state: EndpointState, service: Service) -> int:
+def desired_count(state: EndpointState, service: Service) -> int:
     """Return the desired count; a DAEMON service has a task on each instance."""
-    if service.request.get("schedulingStrategy") != "DAEMON":
+    is_daemon = service.request.get("schedulingStrategy") == "DAEMON"
+    if not is_daemon or service.status != "ACTIVE":
         return service.desired
     return sum(
         instance.cluster == service.cluster.name and instance.status == "ACTIVE"
@@ -217,7 +218,7 @@ def _count_failures(state: EndpointState, service: Service, tasks: list[EcsTask]
 
 
 def _break_circuit(state: EndpointState, service: Service, primary: Deployment) -> None:
-    if primary.failed_tasks < failure_threshold(service.desired):
+    if primary.failed_tasks < failure_threshold(desired_count(state, service)):
         return
     primary.rollout_state = "FAILED"
     primary.rollout_reason = "ECS deployment circuit breaker: tasks failed to start."
@@ -239,7 +240,7 @@ def _break_circuit(state: EndpointState, service: Service, primary: Deployment) 
 def _finish_deployments(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
     primary = service.primary
     new, old = _split(tasks, primary)
-    desired = _desired(state, service)
+    desired = desired_count(state, service)
     if not is_complete(desired, _count(new), _count(old)):
         primary.steady_since_s, primary.is_steady = None, False
         return
