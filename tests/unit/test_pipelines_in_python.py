@@ -67,6 +67,37 @@ def test_a_pipeline_prints_as_its_file(tmp_path: Path) -> None:
     assert loaded.model.steps == demo.model.steps and str(loaded) == printed
 
 
+def reload(pipeline: Pipeline, folder: Path) -> Pipeline:
+    (folder / "printed.yaml").write_text(str(pipeline))
+    return Pipeline.load(folder / "printed.yaml")
+
+
+def test_weights_of_any_size_are_printed_as_a_file_has_them(tmp_path: Path) -> None:
+    weights = (0.00001, 0.1 + 0.2, 1e16, 1 / 3e4, 5e-324, 1.7976931348623157e308)
+    step = Step("a", commands=["x"] * len(weights), share_out="dynamic", weight=weights)
+    pipeline = Pipeline("demo", [step])
+    assert pipeline.model.steps[0].weight == weights
+    assert reload(pipeline, tmp_path).model.steps == pipeline.model.steps
+
+
+@pytest.mark.parametrize("weight", [float("inf"), float("nan"), "1e999", -1.0, "1e", "e5"])
+def test_weights_that_are_no_finite_numbers(weight: object) -> None:
+    with pytest.raises(PipelineFileError, match="write a number, 0 or more"):
+        Pipeline("demo", [Step("a", commands=["x"], share_out="dynamic", weight=[weight])])
+
+
+def test_params_of_a_printed_pipeline_are_filled_in_once(tmp_path: Path) -> None:
+    steps = [
+        Step("a", command="echo ${params.x}"),
+        Step("b", commands=["echo ${params.x} ${params.y}", "$x"]),
+    ]
+    pipeline = Pipeline("demo", steps, params={"x": "${params.y}", "y": "z", "dollar1": "w"})
+    assert pipeline.model.steps[0].command == "echo ${params.y}"
+    again = reload(pipeline, tmp_path)
+    assert again.model.steps == pipeline.model.steps
+    assert str(again) == str(pipeline)
+
+
 def test_a_pipeline_runs_in_the_current_folder() -> None:
     run = make_demo().run(engine=MemoryEngine())
     assert run.wait() == "SUCCEEDED"

@@ -22,7 +22,7 @@ MAX_FILE_BYTES = 2**30
 MAX_COMMAND_CHARS = 6 * 2**20
 
 _PARAM = re.compile(r"\$\{params\.([A-Za-z0-9_-]+)\}")
-_PARAM_START = "${params."
+PARAM_START = "${params."
 # Fewer characters than str.strip removes: to the shell, a no-break space is part of a command. A
 # byte order mark is not; it is inside a file that was joined from several.
 _BLANKS = " \t\r\v\f\ufeff"
@@ -91,7 +91,7 @@ def parse_commands(
     if "\r" in text and (stray := _stray_return(lines)):
         mistakes.add(stray, "a carriage return inside a line", "end lines with LF or CR LF")
         return None
-    if params is None or _PARAM_START not in text:
+    if params is None or PARAM_START not in text:
         return tuple(commands)
     # One pass over the joined text is several times faster than a million passes over lines.
     joined = "\n".join(commands)
@@ -107,7 +107,7 @@ def _select_commands(lines: list[str]) -> list[str]:
 
 def fill_params(command: str, params: Mapping[str, str]) -> str:
     """Return the command with ``${params.NAME}`` replaced. An unknown name stays as it is."""
-    if _PARAM_START not in command:
+    if PARAM_START not in command:
         return command
     return _PARAM.sub(lambda match: params.get(match[1], match[0]), command)
 

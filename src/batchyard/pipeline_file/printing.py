@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import count
 from typing import Any
 
 from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step
+from batchyard.pipeline_file.command_lists import PARAM_START
 from batchyard.pipeline_file.file_keys import STEP_KEYS
 
 _MEMORY = {"GiB": 1024, "MiB": 1}
@@ -25,14 +27,39 @@ _EMPTY_STEP = Step("")
 def print_pipeline(pipeline: Pipeline) -> str:
     """Return the text of the pipeline file that the pipeline is."""
     document: dict[str, Any] = {"name": pipeline.name}
-    if pipeline.params:
-        document["params"] = dict(pipeline.params)
+    steps = [_step_keys(step) for step in pipeline.steps]
+    if params := dict(pipeline.params):
+        _keep_filled(steps, params)
+        document["params"] = params
     if pipeline.workspace is not None:
         document["workspace"] = pipeline.workspace
     if pipeline.fail_fast:
         document["fail_fast"] = True
-    document["steps"] = [_step_keys(step) for step in pipeline.steps]
+    document["steps"] = steps
     return _dump(document)
+
+
+def _keep_filled(steps: Sequence[dict[str, Any]], params: dict[str, str]) -> None:
+    """Let a reader of the file leave ``${params.NAME}`` in commands that have it from a param.
+
+    There is no other way to write it than with a param for its first characters.
+    """
+    if not any(PARAM_START in text for keys in steps for text in _commands_of(keys)):
+        return
+    first = "${"
+    unused = (f"dollar{number}" for number in count(1) if f"dollar{number}" not in params)
+    name = next((name for name, value in params.items() if value == first), None) or next(unused)
+    params[name] = first
+    written = PARAM_START.replace(first, "${params." + name + "}")
+    for keys in steps:
+        if "command" in keys:
+            keys["command"] = keys["command"].replace(PARAM_START, written)
+        if "commands" in keys:
+            keys["commands"] = [text.replace(PARAM_START, written) for text in keys["commands"]]
+
+
+def _commands_of(keys: Mapping[str, Any]) -> Sequence[str]:
+    return keys["commands"] if "commands" in keys else (keys.get("command", ""),)
 
 
 def print_keys(keys: Mapping[str, object]) -> str:

@@ -7,6 +7,7 @@ after it has added a mistake. None is never a valid value.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -36,8 +37,8 @@ _MAX_DIGITS = 15
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
 
 
-#: A finite number without a sign. More digits say nothing about how long a command takes.
-_WEIGHT = re.compile(r"[0-9]{1,15}(\.[0-9]{0,15})?|\.[0-9]{1,15}")
+#: A number without a sign, with as many digits as Python prints of any.
+_WEIGHT = re.compile(r"([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ def parse_weight(text: str) -> float | None:
     """Return the text as a finite number that is not negative; None if it is none."""
     if not _WEIGHT.fullmatch(text):
         return None
-    return float(text)
+    weight = float(text)
+    return weight if math.isfinite(weight) else None
 
 
 def _check_weight(node: Node, label: str, mistakes: Mistakes) -> float | None:
