@@ -8,7 +8,7 @@ from typing import Any
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import CommandDetail, RunEngine, RunRecord
 from batchyard.errors import InputError
-from batchyard.plan import PlannedJob, RunPart
+from batchyard.plan import PlannedJob, RunPart, is_index
 from batchyard.quick_dataclasses import dataclass
 from batchyard.status import iso
 
@@ -98,9 +98,9 @@ def parse_name(record: RunRecord, name: str) -> tuple[str, int]:
     """Return step and number of a command; see ``find_command``."""
     jobs = record.plan.jobs
     step, colon, digits = name.rpartition(":")
-    if colon and digits.isdecimal() and any(job.step == step for job in jobs):
+    if colon and is_index(digits) and any(job.step == step for job in jobs):
         return step, _require_number(record.plan.job(step), int(digits))
-    if name.isdecimal():
+    if is_index(name):
         if len(jobs) > 1:
             steps = ", ".join(job.step for job in jobs)
             raise InputError(

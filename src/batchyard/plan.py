@@ -19,6 +19,9 @@ from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step, sort_by_needs
 from batchyard.quick_dataclasses import dataclass
 
+#: More than the number of any child or command has.
+_MAX_INDEX_DIGITS = 15
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
@@ -113,6 +116,12 @@ class PlannedJob:
         return shard.commands_of(self.command_count, index, self.step_size, self.share_out)
 
 
+def is_index(text: str) -> bool:
+    """Return whether the text can be the number of a child or a command."""
+    # int() refuses digits like ², and thousands of digits.
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_INDEX_DIGITS
+
+
 @dataclass(frozen=True, slots=True)
 class RunPart:
     """A part of a run: a step, one child of it, or one of its commands."""
@@ -166,7 +175,7 @@ class Plan:
             )
         job = self.job(step)
         indices = range(job.size) if job.indices is None else job.indices
-        number = int(index) if isinstance(index, str) and index.isdigit() else index
+        number = int(index) if isinstance(index, str) and is_index(index) else index
         if number is not None and number not in indices:
             raise InputError(
                 f"step {step!r} has no child {index!r} in this run",

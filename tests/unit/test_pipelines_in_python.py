@@ -155,12 +155,38 @@ def test_a_child_to_repeat_has_a_step() -> None:
     [
         ([], "commands: there is no command; write at least one"),
         (["a", "b\nc"], "commands: command 1 is 'b\\nc'; write one line of text"),
+        ("ls", "commands: they are the text 'ls'; write a list of texts"),
         ([7], "commands: command 0 is 7; write one line of text"),
         (["a\0"], "commands: command 0 is 'a\\x00'; write one line of text"),
         (["${params.x}"], 'commands: there is no parameter "x"; write it under params'),
     ],
 )
-def test_commands_that_are_no_list(commands: list[str], mistake: str) -> None:
+def test_commands_that_are_no_list(commands: list[str] | str, mistake: str) -> None:
     with pytest.raises(PipelineFileError) as caught:
         Pipeline.commands(commands)
     assert str(caught.value) == mistake
+
+
+def test_settings_of_a_list_that_have_another_type() -> None:
+    with pytest.raises(PipelineFileError) as caught:
+        Pipeline.commands(["a"], array="3", cpus=1.5, gpus=True, memory_mib=0, timeout_s="3m")  # type: ignore[arg-type]
+    assert [str(mistake) for mistake in caught.value.mistakes] == [
+        "commands: --array is '3'; write a whole number from 1 to 1,000,000",
+        "commands: --cpus is 1.5; write a whole number from 1 to 100,000",
+        "commands: --gpus is True; write a whole number from 0 to 100,000",
+        "commands: memory_mib is 0; write a whole number of MiB, 1 or more",
+        "commands: timeout_s is '3m'; write a whole number of seconds, 1 or more",
+    ]
+    params: dict[str, str] = {"x": 5}  # type: ignore[dict-item]
+    assert Pipeline.commands(["echo ${params.x}"], params=params).model.steps[0].commands == (
+        "echo 5",
+    )
+
+
+@pytest.mark.parametrize("digits", ["²", "٣", "9" * 5000])
+def test_digits_that_are_no_number(digits: str) -> None:
+    run = Pipeline.commands(["true"], name="c").run(engine=MemoryEngine())
+    with pytest.raises(InputError, match="step 'c' has no child"):
+        run.plan_retry("c", digits)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the run has no command"):
+        run.plan_retry(command=f"c:{digits}")

@@ -7,6 +7,7 @@ that reads YAML.
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import sys
@@ -30,6 +31,8 @@ from batchyard.shard import DYNAMIC, SHARE_OUTS
 _PIPELINE_SUFFIXES = (".yaml", ".yml", ".json")
 #: A pipe may have no end, and all of it is read before the first command starts.
 MAX_PIPE_BYTES = 256 * 2**20
+#: Setting that is an amount -> its unit.
+_UNITS = {"memory_mib": "MiB", "timeout_s": "seconds"}
 #: Name of a list without a file.
 _NAME = "list"
 
@@ -82,6 +85,9 @@ def make_list(
     mistakes = Mistakes("commands")
     fields, params = _check_settings(settings, mistakes)
     lines: list[str] = []
+    if isinstance(commands, str):
+        mistakes.add(WHOLE_FILE, f"they are the text {commands!r}", "write a list of texts")
+        commands = ()
     for number, command in enumerate(commands):
         if not _is_line(command):
             mistakes.add(WHOLE_FILE, f"command {number} is {command!r}", "write one line of text")
@@ -135,16 +141,28 @@ def _check_settings(
     """
     fields = {key: value for key, value in settings.items() if value is not None}
     for key, (minimum, maximum) in key_limits.LIMITS.items():
-        if key in fields and not minimum <= fields[key] <= maximum:
+        if key in fields and not _is_whole_number(fields[key], minimum, maximum):
             flag = "--" + key.replace("_", "-")
             suggestion = f"write {key_limits.describe_range(minimum, maximum)}"
-            mistakes.add(WHOLE_FILE, f"{flag} is {fields[key]}", suggestion)
+            mistakes.add(WHOLE_FILE, f"{flag} is {fields[key]!r}", suggestion)
+    for key, unit in _UNITS.items():
+        if key in fields and not _is_whole_number(fields[key], 1):
+            problem = f"{key} is {fields.pop(key)!r}"
+            mistakes.add(WHOLE_FILE, problem, f"write a whole number of {unit}, 1 or more")
     if fields.get("share_out", DYNAMIC) not in SHARE_OUTS:
         words = ", ".join(SHARE_OUTS)
         mistakes.add(WHOLE_FILE, f"--share-out is {fields['share_out']!r}", f"write one of {words}")
     if "timeout_s" in fields:
         key_limits.warn_of_short_timeout(fields["timeout_s"], WHOLE_FILE, "--timeout", mistakes)
-    return fields, fields.pop("params", {})
+    params = {name: str(value) for name, value in fields.pop("params", {}).items()}
+    return fields, params
+
+
+def _is_whole_number(value: object, minimum: int, maximum: float = math.inf) -> bool:
+    """Return whether a setting is a whole number within its limits; True is none."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return minimum <= value <= maximum
 
 
 def _name_of(path: Path | None) -> str:
