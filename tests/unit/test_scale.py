@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded import machine
 from batchyard.embedded.store import Store
-from batchyard.engines.base import Offer
+from batchyard.engines.base import Offer, RetryRequest, RunRequest
+from batchyard.engines.local import preparing
+from batchyard.engines.local.settings import LocalSettings, from_json, to_json
 from batchyard.engines.local.step_limits import StepLimits, fit_capacity, max_children
 from batchyard.engines.memory import HOLD, MemoryEngine
 from batchyard.errors import InputError
@@ -165,3 +168,34 @@ def test_the_limit_of_open_files_of_another_process() -> None:
         assert machine.max_open_files(process.pid) == 90
         process.communicate(timeout=300)
     assert machine.max_open_files(process.pid) == machine.max_open_files()
+
+
+def test_the_limits_that_the_user_gave_are_kept(store: Store) -> None:
+    capacity = Resources(2, 1024)
+    for limited, expected in (
+        (("vcpus",), Resources(2, 4096)),
+        (("memory_mib",), Resources(8, 1024)),
+        (("memory_mib", "vcpus"), capacity),
+    ):
+        assert fit_capacity(local_plan(), capacity, {"a": 8}, limited) == expected
+    store.request_scale("a", 8)
+    limits = StepLimits(local_plan(), capacity, store, limited=("memory_mib", "vcpus"))
+    assert limits.capacity == capacity
+
+
+def test_the_record_knows_which_limits_the_user_gave(tmp_path: Path) -> None:
+    def prepared(**offer: int) -> LocalSettings:
+        value = PipelineValue("p", (Step("a", commands=("x",), share_out=DYNAMIC),))
+        plan = planning.make(value)
+        offered = Offer(workspace=str(tmp_path), **offer)  # type: ignore[arg-type]
+        prepared = preparing.prepare(RunRequest(plan, value, tmp_path, offered))
+        settings: LocalSettings = prepared.settings
+        return from_json(json.loads(json.dumps(to_json(settings))))
+
+    assert prepared(at_once=1).limited == ()
+    limited = prepared(cpus=1)
+    assert limited.limited == ("vcpus",)
+    assert prepared(cpus=1, memory_mib=1024).limited == ("memory_mib", "vcpus")
+    resumed = preparing.change_settings(limited, local_plan(), RetryRequest(memory_mib=1024))
+    assert resumed.limited == ("memory_mib", "vcpus")
+    assert preparing.change_settings(limited, local_plan(), RetryRequest()) == limited

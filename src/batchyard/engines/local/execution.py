@@ -55,7 +55,7 @@ class Execution:
         ``must_enter_workspace``: False if the run is only to be ended, without any command.
         """
         store, settings = self._store, self._settings
-        limits = StepLimits(self._plan, settings.capacity, store)
+        limits = StepLimits(self._plan, settings.capacity, store, limited=settings.limited)
         logs = LogBook(self._folder)
         spawner = Spawner(logs)
         memory_use = MemoryUse(store.value("memory_use"))

@@ -47,6 +47,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         gpu_numbers=gpu_numbers,
         runner=offer.runner,
         token=new_token(),
+        limited=_limited(offer),
     )
     slots = planning.count_slots(plan, settings.capacity)
     return PreparedRun(plan, settings, new_run_id(plan), tuple(notes), slots=slots)
@@ -72,7 +73,14 @@ def change_settings(settings: LocalSettings, plan: Plan, request: RetryRequest) 
             f"the workspace of the run, {workspace}, is not a folder",
             hint="if it was moved, name its new place: --workspace DIR",
         )
-    return replace(settings, capacity=capacity, workspace=workspace)
+    limited = tuple(sorted({*settings.limited, *_limited(request)}))
+    return replace(settings, capacity=capacity, workspace=workspace, limited=limited)
+
+
+def _limited(request: Offer | RetryRequest) -> tuple[str, ...]:
+    """Return the amounts that a request limits. See LocalSettings."""
+    amounts = {"memory_mib": request.memory_mib, "vcpus": request.cpus}
+    return tuple(name for name, amount in amounts.items() if amount)
 
 
 def _capacity(plan: Plan, offer: Offer, gpu_count: int, pipeline: Pipeline) -> Resources:

@@ -149,8 +149,10 @@ class LocalRun:
 
     def scale(self, step: str, children: int) -> int:
         self._store.request_scale(step, children)
-        plan, capacity = self._plan, self._settings.capacity
-        capacity = step_limits.fit_capacity(plan, capacity, self._store.scales())
+        plan, settings = self._plan, self._settings
+        capacity = step_limits.fit_capacity(
+            plan, settings.capacity, self._store.scales(), settings.limited
+        )
         job = replace(plan.job(step), max_running=children)
         holder = self.holder
         open_files = machine.max_open_files(holder.pid if holder else 0)

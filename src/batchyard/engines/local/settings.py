@@ -24,6 +24,9 @@ class LocalSettings:
     runner: str
     #: A text in the environment of all processes of the run, and of no other process.
     token: str
+    #: Amounts of the capacity that the user has limited ("vcpus", "memory_mib"): `scale` raises
+    #: only the others.
+    limited: tuple[str, ...] = ()
 
 
 def new_token() -> str:
@@ -43,5 +46,6 @@ def from_json(document: Mapping[str, Any]) -> LocalSettings:
             "workspace": Path(members["workspace"]),
             "capacity": Resources(**members["capacity"]),
             "gpu_numbers": tuple(members["gpu_numbers"]),
+            "limited": tuple(members.get("limited", ())),
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,10 +27,16 @@ class StepLimits:
     """The limits of a run's steps: those of the plan, or those that were requested since."""
 
     def __init__(
-        self, plan: Plan, capacity: Resources, store: Store, open_files: int | None = None
+        self,
+        plan: Plan,
+        capacity: Resources,
+        store: Store,
+        *,
+        limited: Container[str] = (),
+        open_files: int | None = None,
     ) -> None:
-        """``open_files``: the hard limit; None means that of this process."""
-        self._plan, self._store = plan, store
+        """``limited``: see LocalSettings. ``open_files``: the hard limit; None: this process's."""
+        self._plan, self._store, self._limited = plan, store, limited
         self._most = max_children(open_files or machine.max_open_files())
         self._requested = store.scales()
         self.by_step = planning.find_limits(plan)
@@ -50,10 +57,11 @@ class StepLimits:
     def _change(self, requested: dict[str, int]) -> None:
         """Set the limits, lower than requested where that needs more files than may be open."""
         old, limits = self.capacity, {**self.by_step, **requested}
-        capacity = fit_capacity(self._plan, old, requested)
+        capacity = fit_capacity(self._plan, old, requested, self._limited)
         if self._count_at_once(limits, capacity) > self._most:
             limits = self._lower(requested)
-            capacity = fit_capacity(self._plan, old, {step: limits[step] for step in requested})
+            lowered = {step: limits[step] for step in requested}
+            capacity = fit_capacity(self._plan, old, lowered, self._limited)
         at_once = self._count_at_once(limits, capacity)
         machine.allow_open_files(at_once * _FILES_PER_CHILD + _SPARE_FILES)
         self.by_step, self.capacity = limits, capacity
@@ -81,18 +89,24 @@ def max_children(open_files: int) -> int:
     return (open_files - _SPARE_FILES) // _FILES_PER_CHILD
 
 
-def fit_capacity(plan: Plan, capacity: Resources, scales: dict[str, int]) -> Resources:
+def fit_capacity(
+    plan: Plan, capacity: Resources, scales: dict[str, int], limited: Container[str] = ()
+) -> Resources:
     """Return the capacity of a run of one step, with room for as many children as requested.
 
     More than the machine has if that is asked for, as with `run -j`. A run of several steps keeps
-    its capacity, which is for all of them.
+    its capacity, which is for all of them. ``limited``: amounts that are kept, as the user has
+    limited them.
     """
     if len(plan.jobs) > 1 or not scales:
         return capacity
     job = plan.jobs[0]
     at_once = min(scales[job.step], job.size)
+    vcpus, memory_mib = at_once * job.resources.vcpus, at_once * job.resources.memory_mib
     return replace(
         capacity,
-        vcpus=max(capacity.vcpus, at_once * job.resources.vcpus),
-        memory_mib=max(capacity.memory_mib, at_once * job.resources.memory_mib),
+        vcpus=capacity.vcpus if "vcpus" in limited else max(capacity.vcpus, vcpus),
+        memory_mib=(
+            capacity.memory_mib if "memory_mib" in limited else max(capacity.memory_mib, memory_mib)
+        ),
     )
