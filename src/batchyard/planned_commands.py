@@ -57,12 +57,16 @@ def of_retry(
 
 
 def of_resume(record: RunRecord) -> Iterator[PlannedCommand]:
-    """Return the commands of an interrupted run that are not done."""
+    """Return the commands of an interrupted run that are not done.
+
+    Without those of a step that was stopped, as with fail-fast: a resume ends it.
+    """
     texts = CommandTexts(record)
     last = _read_commands(record)
     engine = record.open()
     try:
-        over_steps = {job.step for job in engine.overview().jobs if job.state.is_terminal}
+        jobs = engine.overview().jobs
+        over_steps = {job.step for job in jobs if job.state.is_terminal or job.is_stopped}
         attempts = engine.attempts(engine.job_ids, failed_only=True)
         failed = {(attempt.step, attempt.index) for attempt in attempts}
     finally:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from batchyard import operations
 from batchyard import plan as planning
+from batchyard.embedded.store import Store
 from batchyard.engines.base import Offer, RetryRequest, RunRecord, RunRequest
+from batchyard.engines.local import LocalEngine
 from batchyard.engines.memory import MemoryEngine, Result
 from batchyard.pipeline import Need, Pipeline, Step
 from batchyard.plan import RunPart
@@ -77,3 +79,18 @@ def test_a_part_is_asked_for(tmp_path: Path) -> None:
     for part, numbers in ((RunPart("cut", 0), [0, 1]), (RunPart("cut", command=1), [1])):
         preview = operations.preview_retry(record, RetryRequest(part=part))
         assert lines(preview) == [("cut", number, 0, "asked for") for number in numbers]
+
+
+def test_a_resume_has_nothing_of_a_step_that_was_stopped(tmp_path: Path) -> None:
+    steps = (Step("stopped", commands=COMMANDS), Step("left", command="train"))
+    pipeline = Pipeline("p", steps)
+    request = RunRequest(
+        planning.make(pipeline), pipeline, tmp_path / ".batchyard", Offer(workspace=str(tmp_path))
+    )
+    record, _ = operations.begin(LocalEngine(), request)
+    assert {line[0] for line in lines(operations.preview_resume(record))} == {"stopped", "left"}
+    store = Store.open(record.folder.database)
+    row = store.jobs()[0]
+    store.commit(jobs=[row._replace(rest_reason="a command has failed")])
+    store.close()
+    assert lines(operations.preview_resume(record)) == [("left", 0, 0, "not done: never ran")]

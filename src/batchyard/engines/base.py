@@ -81,6 +81,8 @@ class JobDetail:
     ended_ms: int | None
     #: None if the engine does not know them without looking at each child.
     commands: CommandCounts | None = None
+    #: Whether no child starts any more, though some may still run: the step was stopped.
+    is_stopped: bool = False
 
     def count(self, *states: JobState) -> int:
         return sum(self.counts[list(JobState).index(state)] for state in states)

@@ -49,6 +49,7 @@ def job_detail(row: JobRow, planned: PlannedJob) -> JobDetail:
         ended_ms=row.ended_ms,
         # A child without a command succeeds, too.
         commands=CommandCounts(total, min(succeeded, total), failed),
+        is_stopped=row.rest_reason is not None,
     )
 
 
