@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -11,38 +11,48 @@ from pathlib import Path
 from batchyard import command_lengths, runs
 from batchyard.command_lengths import Expectation, Seconds
 from batchyard.engines.base import RunRecord
-from batchyard.errors import BatchyardError
+from batchyard.errors import BatchyardError, BusyServiceError
 from batchyard.folder import RunFolder, runs_in
 from batchyard.plan import Plan
 
 #: The newest runs tell most, and each of them costs a look at its records.
 _MAX_RUNS = 5
+#: Runs of other engines lie between them. More than this many are not searched.
+_MAX_SEARCHED_RUNS = 50
 #: Commands of a list whose texts are looked up one by one. A longer one must not have changed.
 _MAX_LOOKUPS = 200_000
 
 
 def find_seconds(
-    plan: Plan, home: Path, steps: Sequence[str], max_lookups: int = _MAX_LOOKUPS
+    plan: Plan,
+    records: Iterable[RunRecord],
+    steps: Sequence[str],
+    max_lookups: int = _MAX_LOOKUPS,
 ) -> dict[str, Seconds]:
     """Return step -> how long its commands took in earlier runs of the pipeline.
 
     A command is recognised by its text. Steps that no earlier run has executed are left out. A list
     of more than ``max_lookups`` commands must be the same as in the earlier run.
     """
-    records = list(newest_records(plan, home)) if steps else []
-    known_seconds = {
-        step: _find_seconds_of_step(plan.lists[step], step, records, max_lookups) for step in steps
-    }
-    return {step: seconds for step, seconds in known_seconds.items() if seconds is not None}
+    records = list(records)
+    known_seconds: dict[str, Seconds] = {}
+    # Each further run would wait as long for a service that does not answer.
+    with suppress(BusyServiceError):
+        for step in steps:
+            seconds = _find_seconds_of_step(plan.lists[step], step, records, max_lookups)
+            if seconds is not None:
+                known_seconds[step] = seconds
+    return known_seconds
 
 
-def with_lengths(plan: Plan, home: Path) -> Plan:
+def with_lengths(plan: Plan, home: Path, engine: str) -> Plan:
     """Return the plan with the lengths of the commands of its dynamic steps, where runs tell them.
 
-    Weights of the pipeline file are kept.
+    Weights of the pipeline file are kept. ``engine``: the name of the engine that runs the plan.
     """
     steps = [job.step for job in plan.jobs if _uses_lengths(plan, job.step)]
-    known_seconds = find_seconds(plan, home, steps)
+    records = newest_records(plan, home, engine) if steps else []
+    known_seconds = find_seconds(plan, records, steps)
     return _with(
         plan, {**{step: seconds.values for step, seconds in known_seconds.items()}, **plan.lengths}
     )
@@ -59,9 +69,12 @@ def with_lengths_of(old: RunRecord, plan: Plan) -> Plan:
     return _with(plan, {step: lengths for step, lengths in stored.items() if lengths is not None})
 
 
-def find_expectations(plan: Plan, slots: Mapping[str, int], home: Path) -> dict[str, Expectation]:
+def find_expectations(
+    plan: Plan, slots: Mapping[str, int], home: Path, engine: str
+) -> dict[str, Expectation]:
     """Return step -> when its commands are expected to end. ``slots``: see PreparedRun."""
-    known_seconds = find_seconds(plan, home, list(slots))
+    records = newest_records(plan, home, engine) if slots else []
+    known_seconds = find_seconds(plan, records, list(slots))
     return {
         step: command_lengths.expect(
             range(len(seconds.values)), plan.lengths.get(step, seconds.values), seconds, slots[step]
@@ -76,13 +89,21 @@ def _uses_lengths(plan: Plan, step: str) -> bool:
     return job.is_dynamic and step not in plan.lengths and len(plan.lists.get(step, ())) > 1
 
 
-def newest_records(plan: Plan, home: Path) -> list[RunRecord]:
-    """Return the newest runs of the pipeline that can be read, newest first."""
-    records = []
-    for name in islice(runs.names(home, plan.pipeline), _MAX_RUNS):
+def newest_records(plan: Plan, home: Path, engine: str | None = None) -> list[RunRecord]:
+    """Return the newest runs of the pipeline that can be read, newest first.
+
+    ``engine``: only the runs of the engine of this name. Others took other times, and a run on
+    this machine must not wait for the service of another engine.
+    """
+    return list(islice(_read_records(plan, home, engine), _MAX_RUNS))
+
+
+def _read_records(plan: Plan, home: Path, engine: str | None) -> Iterator[RunRecord]:
+    for name in islice(runs.names(home, plan.pipeline), _MAX_SEARCHED_RUNS):
         with suppress(BatchyardError):
-            records.append(runs.read(RunFolder(runs_in(home) / name)))
-    return records
+            record = runs.read(RunFolder(runs_in(home) / name))
+            if engine in (None, record.engine.name):
+                yield record
 
 
 def _find_seconds_of_step(
@@ -90,26 +111,37 @@ def _find_seconds_of_step(
 ) -> Seconds | None:
     by_text: dict[str, float] = {}
     mean_s = None
+    is_long = len(commands) > max_lookups
     for record in records:
-        # A run whose records or list are gone tells nothing.
-        with suppress(BatchyardError, OSError):
-            durations = _durations_of(record, step)
-            if not durations:
-                continue
-            texts = record.folder.load_list(step)
-            is_long = len(commands) > max_lookups
-            if not by_text and (is_long or len(durations) == len(commands)):
-                if _are_equal(texts, commands):
-                    return command_lengths.fill_in_numbers(len(commands), durations)
-            if is_long:
-                continue
-            if mean_s is None:
-                mean_s = sum(durations.values()) / len(durations)
-            for number, seconds in durations.items():
-                by_text.setdefault(texts[number], seconds)
-            if all(map(by_text.__contains__, commands)):
-                break
+        durations, texts = _read_durations(record, step)
+        if not durations:
+            continue
+        if not by_text and (is_long or len(durations) == len(commands)):
+            if _are_equal(texts, commands):
+                return command_lengths.fill_in_numbers(len(commands), durations)
+        if is_long:
+            continue
+        if mean_s is None:
+            mean_s = sum(durations.values()) / len(durations)
+        for number, seconds in durations.items():
+            by_text.setdefault(texts[number], seconds)
+        if all(map(by_text.__contains__, commands)):
+            break
     return None if mean_s is None else command_lengths.fill_in(commands, by_text, mean_s)
+
+
+def _read_durations(record: RunRecord, step: str) -> tuple[dict[int, float], Sequence[str]]:
+    """Return the seconds by number, and the list. A run whose records are gone tells nothing.
+
+    Raises BusyServiceError.
+    """
+    try:
+        durations = _durations_of(record, step)
+        return durations, record.folder.load_list(step) if durations else ()
+    except BusyServiceError:
+        raise
+    except (BatchyardError, OSError):
+        return {}, ()
 
 
 def _durations_of(record: RunRecord, step: str) -> dict[int, float]:

@@ -108,7 +108,7 @@ def begin(
     """
     prepared = prepared or engine.prepare(_limit_at_once(request))
     if engine.is_recorded:
-        plan = earlier_runs.with_lengths(prepared.plan, request.home)
+        plan = earlier_runs.with_lengths(prepared.plan, request.home, engine.name)
         prepared = replace(prepared, plan=plan)
     record = runs.begin(request.home, engine, prepared, file=request.pipeline.path)
     return record, prepared.notes
@@ -161,7 +161,9 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
             (exc.message, *([exc.hint] if exc.hint else [])),
             commands=planned_commands.of_new_run(request.plan, claims=True),
         )
-    expectations = earlier_runs.find_expectations(prepared.plan, prepared.slots, request.home)
+    expectations = earlier_runs.find_expectations(
+        prepared.plan, prepared.slots, request.home, engine.name
+    )
     return Preview(
         prepared.plan,
         prepared.notes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +316,29 @@ def test_another_machine_that_goes_on_with_a_retry_knows_what_need_not_run(tmp_p
     (record.folder.path / "skip.json").write_text('{"a": [0, 3]}')
     opened(record, account).start()
     assert opened(elsewhere(record, account, tmp_path), account).skipped_commands == {"a": [0, 3]}
+
+
+class Impatient(Account):
+    """Notes whether each read of S3 gives up early."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_early = False
+        self.reads_early: list[bool] = []
+
+    @contextmanager
+    def giving_up_early(self) -> Iterator[None]:
+        self.is_early = True
+        yield
+        self.is_early = False
+
+    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
+        self.reads_early.append(self.is_early)
+        return super().paginate(**request)
+
+
+def test_a_new_run_does_not_wait_long_for_the_lengths_of_an_old_one(tmp_path: Path) -> None:
+    account = Impatient()
+    pipeline = "{name: p, image: x, steps: [{name: a, commands: [c, d], share_out: dynamic}]}"
+    assert list(opened(begun(tmp_path, pipeline), account).durations("a")) == []
+    assert account.reads_early and all(account.reads_early)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from batchyard import earlier_runs, engines, operations
+from batchyard import earlier_runs, engines, operations, runs
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow, CommandRow, Store
-from batchyard.engines.base import Offer, RunRecord, RunRequest
+from batchyard.engines.aws.target import Target
+from batchyard.engines.base import Offer, PreparedRun, RunRecord, RunRequest, new_run_id
+from batchyard.environments import Environment
+from batchyard.errors import UnreachableServiceError
 from batchyard.pipeline import Pipeline, Step
 from batchyard.shard import DYNAMIC
 
@@ -112,8 +118,51 @@ def test_a_preview_says_when_the_step_would_end(tmp_path: Path) -> None:
 def test_a_list_of_many_commands_must_not_have_changed(tmp_path: Path) -> None:
     end_children(begin(tmp_path, ("a", "b", "c")), {0: 1.0, 1: 3.0})
     plan = request(tmp_path, ("a", "b", "x")).plan
-    home = tmp_path / ".batchyard"
-    assert earlier_runs.find_seconds(plan, home, ["a"], max_lookups=2) == {}
+    records = earlier_runs.newest_records(plan, tmp_path / ".batchyard")
+    assert earlier_runs.find_seconds(plan, records, ["a"], max_lookups=2) == {}
     plan = request(tmp_path, ("a", "b", "c")).plan
-    found = earlier_runs.find_seconds(plan, home, ["a"], max_lookups=2)["a"]
+    found = earlier_runs.find_seconds(plan, records, ["a"], max_lookups=2)["a"]
     assert (list(found.values), found.known) == ([1.0, 3.0, 2.0], 2)
+
+
+def begin_on_aws(home: Path, commands: tuple[str, ...]) -> RunRecord:
+    plan = request(home, commands).plan
+    where = Environment("lab", "us-east-1", "bucket", {"cpu": "q"})
+    target = Target(where, new_run_id(plan), {"a": "x"}, "s3://bucket/w/", "me")
+    prepared = PreparedRun(plan, target, target.run_id)
+    return runs.begin(home / ".batchyard", engines.load("aws"), prepared, file=None)
+
+
+def test_runs_of_other_engines_are_not_asked(tmp_path: Path) -> None:
+    here = begin(tmp_path, ("a", "b"))
+    end_children(here, {0: 1.0, 1: 3.0})
+    on_aws = {begin_on_aws(tmp_path, ("a", "b")).run_id for _ in range(6)}
+    plan, home = request(tmp_path, ("a", "b")).plan, tmp_path / ".batchyard"
+    (found,) = earlier_runs.newest_records(plan, home, "local")
+    assert found.run_id == here.run_id
+    assert {record.run_id for record in earlier_runs.newest_records(plan, home, "aws")} < on_aws
+    assert list(begin(tmp_path, ("a", "b")).folder.load_lengths("a") or ()) == [1.0, 3.0]
+
+
+class Unreachable:
+    """An engine whose service does not answer."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def open(self, record: RunRecord) -> Unreachable:
+        return self
+
+    def durations(self, step: str) -> Iterator[tuple[int, float]]:
+        self.calls += 1
+        raise UnreachableServiceError("no answer")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_service_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
+    engine: Any = Unreachable()
+    record = replace(begin(tmp_path, ("a", "b")), engine=engine)
+    assert earlier_runs.find_seconds(record.plan, [record] * 5, ["a", "a"]) == {}
+    assert engine.calls == 1

@@ -303,7 +303,9 @@ class AwsRun:
     def durations(self, step: str) -> Iterator[tuple[int, float]]:
         if not self._plan.job(step).is_dynamic:
             return
-        step_blocks = self._records.blocks_of_step(step, is_thorough=True)
+        # Lengths are no reason to wait long: a new run goes on without them.
+        with self._session.giving_up_early():
+            step_blocks = self._records.blocks_of_step(step, is_thorough=True)
         for lease in step_blocks.leases.values():
             for record in lease.records:
                 if not record.exit_code:
