@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from batchyard import engines, operations
 from batchyard import plan as planning
@@ -18,13 +20,19 @@ from batchyard.cli.options import (
     json_option,
     print_json,
 )
-from batchyard.engines.base import RunRequest
+from batchyard.engines.base import RetryRequest, RunRequest
 from batchyard.errors import InputError
 from batchyard.folder import home_beside
 from batchyard.operations import Preview
 
 if TYPE_CHECKING:
     from batchyard.cost.plan_cost import PlanCost
+
+#: Flags of --retry and --resume, and those that only --retry has.
+_RUN_FLAGS = frozenset(
+    "retry resume commands reasons with_cost expect_s env home as_json profile region".split()
+)
+_RETRY_FLAGS = frozenset(("limit_cpus", "limit_memory", "workspace", "on_demand"))
 
 
 @click.command(
@@ -90,10 +98,15 @@ def command(
     if file is not None:
         preview, runs_home = _preview_file(file, engine, env, on_demand, home, flags)
     else:
-        record = find_run(home, str(retry or resume), env)
+        _refuse_file_flags("--resume" if retry is None else "--retry")
+        record = find_run(home, str(resume if retry is None else retry), env)
         runs_home = record.home
         engine = record.engine.name
-        preview = operations.preview_retry(record) if retry else operations.preview_resume(record)
+        preview = (
+            operations.preview_resume(record)
+            if retry is None
+            else operations.preview_retry(record, _read_changes(on_demand, flags))
+        )
     with_commands = commands or reasons
     cost = _estimate_cost(preview, runs_home, expect_s) if with_cost else None
     if as_json:
@@ -106,6 +119,31 @@ def command(
     for note in preview.notes:
         click.echo(f"note: {note}", err=True)
     return 0
+
+
+def _refuse_file_flags(instead: str) -> None:
+    """Raise InputError for flags that need FILE. ``instead``: the flag that stands for FILE."""
+    context = click.get_current_context()
+    allowed = _RUN_FLAGS | (_RETRY_FLAGS if instead == "--retry" else frozenset())
+    refused = [
+        param.opts[0]
+        for param in context.command.params
+        if param.name not in allowed
+        and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    ]
+    if refused:
+        raise InputError(
+            f"{', '.join(refused)}: not with {instead}", hint="the plan is that of the run"
+        )
+
+
+def _read_changes(on_demand: bool, flags: Mapping[str, Any]) -> RetryRequest:
+    return RetryRequest(
+        cpus=flags["limit_cpus"],
+        memory_mib=flags["limit_memory"],
+        on_demand=on_demand,
+        workspace=flags["workspace"],
+    )
 
 
 def _preview_file(
