@@ -239,3 +239,15 @@ def test_types_without_a_known_price_are_named() -> None:
     result = prices("--cpus", "100", "--memory", "4TiB")
     assert isinstance(result.exception, BatchyardError)
     assert "no price is known" in str(result.exception)
+
+
+def test_the_prices_of_an_emulator_are_not_shown_as_those_of_aws() -> None:
+    emulated = {
+        **NOBODY,
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "emulated",
+        "AWS_SECRET_ACCESS_KEY": "emulated",
+    }
+    result = CliRunner().invoke(command, ["--gpus", "1", "--json"], env=emulated)
+    (source,) = json.loads(result.stdout)["sources"]
+    assert "list of 2026-08-22" in source and "http://127.0.0.1:9 is not AWS" in source

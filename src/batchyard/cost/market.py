@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from batchyard.aws.ec2 import MAX_SPOT_TYPES, Ec2
 from batchyard.aws.pricing import ENDPOINT_REGION, PriceList
@@ -31,6 +32,8 @@ _MAX_ATTEMPTS = 3
 #: The Price List has one price in each answer; it throttles at about ten calls a second.
 _CALLS_AT_ONCE = 4
 _MAX_NAMES = 5
+#: How the names of AWS's servers end.
+_AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
 #: Prices that are shown unless the user asks for more.
 DEFAULT_LIMIT = 20
 
@@ -58,6 +61,7 @@ class AwsMarket:
             for name in (region, ENDPOINT_REGION)
         )
         self._ec2 = Ec2(self._session)
+        self._price_session = price_session
         self._price_list = PriceList(price_session)
 
     @property
@@ -65,10 +69,22 @@ class AwsMarket:
         return str(self._session.client("ec2").meta.region_name)
 
     def spot_prices(self, types: Sequence[str], at_time: datetime) -> list[Any]:
+        _require_aws(self._session.client("ec2"))
         return self._ec2.spot_prices(types, at_time)
 
     def linux_products(self, instance_type: str) -> list[str]:
+        _require_aws(self._price_session.client("pricing"))
         return self._price_list.linux_products(instance_type, self.region)
+
+
+def _require_aws(client: Any) -> None:
+    """Raise OperationalError if another server stands in for AWS: its prices are invented."""
+    address = str(client.meta.endpoint_url)
+    if not (urlsplit(address).hostname or "").endswith(_AWS_HOSTS):
+        raise OperationalError(
+            f"{address} is not AWS, and its prices are not AWS's",
+            hint="unset AWS_ENDPOINT_URL for today's prices",
+        )
 
 
 @dataclass(frozen=True, slots=True)
