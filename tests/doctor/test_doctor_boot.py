@@ -80,16 +80,11 @@ def a_tree_to_boot() -> None:
 
 
 def files(wanted: str = "") -> dict[str, str]:
-    """The doctor as it is installed: a host needs no library but Python's own.
+    """The package as it is installed: the doctor of a host needs no library but Python's own.
 
     ``wanted`` ends the boot.
     """
-    sources = [
-        PACKAGE / "__init__.py",
-        PACKAGE / "errors.py",
-        PACKAGE / "units.py",
-        *PACKAGE.glob("doctor/**/*.py"),
-    ]
+    sources = [*PACKAGE.glob("**/*.py"), *PACKAGE.glob("*.json")]
     found = {
         f"opt/doctor/batchyard/{path.relative_to(PACKAGE)}": path.read_text(encoding="utf-8")
         for path in sources
