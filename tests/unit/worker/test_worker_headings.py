@@ -22,3 +22,13 @@ def test_the_last_execution_of_a_command_counts() -> None:
 
 def test_a_command_that_did_not_run_has_no_output() -> None:
     assert select_output(LOG, 5) == []
+
+
+def test_other_messages_of_the_worker_are_no_output() -> None:
+    lines = [
+        make_heading(1),
+        "said 1",
+        "batchyard-worker: command 21 ended with exit code 1",
+        "more",
+    ]
+    assert select_output(lines, 1) == ["said 1", "more"]
