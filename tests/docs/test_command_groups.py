@@ -44,6 +44,13 @@ def test_every_flag_is_in_the_reference(name: str) -> None:
     ]
 
 
+def test_a_command_with_a_region_has_a_profile() -> None:
+    for name, command in [*every_command(), *INNER.items()]:
+        flags = {flag for option in command.params for flag in option.opts}
+        # The region of `emulate` is that of its own endpoint.
+        assert name == "emulate" or ("--region" in flags) == ("--profile" in flags), name
+
+
 def test_no_command_is_in_the_reference_that_is_not_in_the_program() -> None:
     headings = re.findall(r"(?m)^##+ batchyard (.*)$", PAGE.read_text(encoding="utf-8"))
     assert set(headings) - modules() <= {name for name, _ in every_command()} | INNER.keys()

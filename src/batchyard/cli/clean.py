@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from batchyard import operations
-from batchyard.cli.options import duration, example, home_of, home_option
+from batchyard.cli.options import account_options, duration, example, home_of, home_option
 from batchyard.units import pluralize
 
 
@@ -27,6 +27,7 @@ def _parse_age(ctx: click.Context, param: click.Parameter, value: str | None) ->
     help="Delete runs that began longer ago than this, like 30d.",
 )
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Keep the N newest runs.")
+@account_options
 @home_option
 def command(older_than: int | None, keep: int | None, home: str | None) -> int:
     """Delete old runs and their logs.

@@ -18,7 +18,7 @@ from batchyard.cli.doctor_options import (
     sarif_option,
     shape_options,
 )
-from batchyard.cli.options import env_option, example, home_of, json_option
+from batchyard.cli.options import account_options, env_option, example, home_of, json_option
 from batchyard.errors import InputError, OperationalError
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def queue(name: str | None, env: str | None, region: str | None, **flags: Any) -
     epilog=example("batchyard doctor env lab", "batchyard doctor env my-gpu-compute-environment")
 )
 @click.argument("name", required=False)
+@account_options
 @region_option
 @shape_options
 @aws_options
