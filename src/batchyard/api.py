@@ -248,6 +248,25 @@ class Pipeline:
             expect_s,
         ).to_json()
 
+    def advise(
+        self,
+        *,
+        home: str | Path | None = None,
+        region: str | None = None,
+        profile: str | None = None,
+    ) -> dict[str, Any]:
+        """Return what each step used in earlier runs, what it needs, and which types fit.
+
+        The shape is that of `advice` in `batchyard plan --advise --json`.
+        """
+        from batchyard.cost import advice, market
+
+        return advice.advise(
+            planning.make(self.model),
+            home_beside(self.model.folder, _home(home)),
+            market.AwsMarket(region, profile),
+        ).to_json()
+
     def prices(
         self,
         step: str | None = None,

@@ -1,4 +1,4 @@
-"""What the newest earlier runs of a pipeline tell about the lengths of its commands."""
+"""What the newest earlier runs of a pipeline tell about its commands, above all their lengths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from batchyard import command_lengths, runs
 from batchyard.command_lengths import Expectation, Seconds
-from batchyard.engines.base import RunRecord
+from batchyard.engines.base import CommandDetail, RunRecord
 from batchyard.errors import BatchyardError, BusyServiceError
 from batchyard.folder import RunFolder, runs_in
 from batchyard.plan import Plan
@@ -21,6 +21,9 @@ _MAX_RUNS = 5
 _MAX_SEARCHED_RUNS = 50
 #: Commands of a list whose texts are looked up one by one. A longer one must not have changed.
 _MAX_LOOKUPS = 200_000
+#: Commands of each step that are looked at in a run; and enough not to look at further runs.
+_MAX_COMMANDS = 10_000
+_ENOUGH_COMMANDS = 30
 
 
 def find_seconds(
@@ -96,6 +99,27 @@ def newest_records(plan: Plan, home: Path, engine: str | None = None) -> list[Ru
     this machine must not wait for the service of another engine.
     """
     return list(islice(_read_records(plan, home, engine), _MAX_RUNS))
+
+
+def newest_commands(step: str, records: Iterable[RunRecord]) -> list[CommandDetail]:
+    """Return commands of the step that have ended, of the newest runs that have enough of them."""
+    commands: list[CommandDetail] = []
+    for record in records:
+        if len(commands) >= _ENOUGH_COMMANDS:
+            break
+        # A run whose records are gone tells nothing.
+        with suppress(BatchyardError, OSError):
+            if any(job.step == step for job in record.plan.jobs):
+                commands += _read_commands(record, step)
+    return commands
+
+
+def _read_commands(record: RunRecord, step: str) -> list[CommandDetail]:
+    run = record.open()
+    try:
+        return list(islice(run.commands(step), _MAX_COMMANDS))
+    finally:
+        run.close()
 
 
 def _read_records(plan: Plan, home: Path, engine: str | None) -> Iterator[RunRecord]:

@@ -11,7 +11,9 @@ import cfn
 import pytest
 import yaml
 
-from batchyard.infra import TEMPLATES
+from batchyard import ec2_types
+from batchyard.infra import TEMPLATES, catalogue, read_template
+from batchyard.infra.instance_choices import GPU_TYPE_PARAMETERS, list_types
 
 GPU_IMAGE_PARAMETER = "/${Env}/gpu-image"
 MANAGED_POLICIES = "arn:${AWS::Partition}:iam::aws:policy"
@@ -179,3 +181,14 @@ def test_the_ecs_service_runs_that_task_on_the_capacity_with_gpus() -> None:
     assert service["CapacityProviderStrategy"] == [
         {"CapacityProvider": {"Ref": "Capacity"}, "Weight": 1}
     ]
+
+
+# -- which types a small job can start -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("template", "parameter"), GPU_TYPE_PARAMETERS.items())
+def test_a_job_with_one_gpu_starts_no_host_with_several(template: str, parameter: str) -> None:
+    """AWS Batch takes what is cheapest per vCPU: a family has hosts with four GPUs in it."""
+    default = catalogue.parse(template, read_template(template)).parameters[parameter].default
+    hosts = ec2_types.expand(list_types(str(default)))
+    assert hosts and {host.gpus for host in hosts} == {1}

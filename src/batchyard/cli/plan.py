@@ -26,12 +26,13 @@ from batchyard.folder import home_beside
 from batchyard.operations import Preview
 
 if TYPE_CHECKING:
+    from batchyard.cost.advice import Advice
     from batchyard.cost.plan_cost import PlanCost
 
 #: Flags of --retry and --resume, and those that only --retry has.
 _RUN_FLAGS = frozenset(
-    "retry resume commands reasons with_cost expect_s env home as_json profile region".split()
-)
+    "retry resume commands reasons with_cost expect_s advise env home as_json".split()
+) | {"profile", "region"}
 _RETRY_FLAGS = frozenset(("limit_cpus", "limit_memory", "workspace", "on_demand"))
 
 
@@ -41,6 +42,7 @@ _RETRY_FLAGS = frozenset(("limit_cpus", "limit_memory", "workspace", "on_demand"
         "batchyard plan commands.txt -j 8 --commands",
         "batchyard plan --retry last --reasons",
         "batchyard plan pipeline.yaml --cost --expect 3m",
+        "batchyard plan pipeline.yaml --advise",
         "batchyard plan pipeline.yaml --engine aws --env lab",
     )
 )
@@ -62,6 +64,11 @@ _RETRY_FLAGS = frozenset(("limit_cpus", "limit_memory", "workspace", "on_demand"
     metavar="TIME",
     help="With --cost: usual time of a command that no earlier run has executed, like 3m.",
 )
+@click.option(
+    "--advise",
+    is_flag=True,
+    help="Show what each step used in earlier runs, what it needs, and which instance types fit.",
+)
 @pipelines.engine_flags
 @pipelines.pipeline_flags
 @home_option_for(
@@ -77,6 +84,7 @@ def command(
     reasons: bool,
     with_cost: bool,
     expect_s: int | None,
+    advise: bool,
     engine: str,
     env: str | None,
     on_demand: bool,
@@ -109,13 +117,17 @@ def command(
         )
     with_commands = commands or reasons
     cost = _estimate_cost(preview, runs_home, expect_s) if with_cost else None
+    advice = _find_advice(preview, runs_home) if advise else None
     if as_json:
         document = preview.to_json(engine, with_commands=with_commands)
-        print_json(document | ({"cost": cost.to_json()} if cost else {}))
+        document |= {"cost": cost.to_json()} if cost else {}
+        print_json(document | ({"advice": advice.to_json()} if advice else {}))
     else:
         _print(preview, with_commands=with_commands, with_reasons=reasons)
         if cost:
             click.echo("\n".join(["", *render_cost.estimate_lines(cost)]))
+        if advice:
+            click.echo("\n".join(["", *render_cost.advice_lines(advice)]))
     for note in preview.notes:
         click.echo(f"note: {note}", err=True)
     return 0
@@ -167,6 +179,13 @@ def _estimate_cost(preview: Preview, home: Path, expect_s: int | None) -> PlanCo
     from batchyard.cost.plan_cost import cost_of_plan
 
     return cost_of_plan(preview.plan, home, AwsMarket(), expect_s)
+
+
+def _find_advice(preview: Preview, home: Path) -> Advice:
+    from batchyard.cost import advice
+    from batchyard.cost.market import AwsMarket
+
+    return advice.advise(preview.plan, home, AwsMarket())
 
 
 def _print(preview: Preview, *, with_commands: bool, with_reasons: bool) -> None:

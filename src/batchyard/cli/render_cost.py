@@ -1,18 +1,24 @@
-"""Dollars as text: estimates before a run."""
+"""Dollars as text: estimates before a run, and advice from earlier ones."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from batchyard.cli.tables import table
-from batchyard.units import format_duration
+from batchyard.units import format_duration, format_memory
 
 if TYPE_CHECKING:
+    from batchyard.batch.jobs import Resources
+    from batchyard.cost.advice import Advice, StepAdvice
     from batchyard.cost.estimate import Range, Spread
     from batchyard.cost.plan_cost import PlanCost
+    from batchyard.cost.run_cost import StepPrice
 
 _HEADINGS = ("step", "a command takes", "type", "on-demand", "spot")
 _NUMBERS = frozenset({3, 4})
+_ADVICE_HEADINGS = ("step", "asks for", "used", "needs", "types", "as requested", "as needed")
+_ADVICE_NUMBERS = frozenset({5, 6})
+_SMALLEST_USD = 0.0001
 
 
 def estimate_lines(cost: PlanCost) -> list[str]:
@@ -44,3 +50,41 @@ def _show_spread(spread: Spread | None) -> str:
 
 def _show_range(usd: Range | None) -> str:
     return "?" if usd is None else f"${usd.low:.4f} to ${usd.high:.4f}"
+
+
+def advice_lines(advice: Advice) -> list[str]:
+    """Return a table of what each step asks for, used and needs, and sentences about it."""
+    return [
+        "what earlier runs used, and what the same commands cost on spot, with their share alone:",
+        *table(_ADVICE_HEADINGS, list(map(_advice_row, advice.steps)), _ADVICE_NUMBERS),
+        *(sentence for step in advice.steps for sentence in step.sentences),
+        *advice.sources,
+    ]
+
+
+def _advice_row(step: StepAdvice) -> tuple[str, ...]:
+    use = step.use
+    peak = "?" if use is None or use.peak_mib is None else format_memory(use.peak_mib)
+    busy = "?" if use is None or use.vcpus is None else f"{use.vcpus:.1f}"
+    types = [price.offer.type.name for price in step.as_needed if price.offer]
+    return (
+        step.step,
+        _show_resources(step.requested),
+        f"{busy} vCPUs, {peak}",
+        "?" if step.needed is None else _show_resources(step.needed),
+        ", ".join(types) or "?",
+        _show_spot_usd(step.as_requested),
+        _show_spot_usd(next(iter(step.as_needed), None)),
+    )
+
+
+def _show_resources(resources: Resources) -> str:
+    gpus = f", {resources.gpus} GPUs" if resources.gpus else ""
+    return f"{resources.vcpus} vCPUs, {format_memory(resources.memory_mib)}{gpus}"
+
+
+def _show_spot_usd(price: StepPrice | None) -> str:
+    usd = price.usd(price.use.used_s, is_spot=True) if price else None
+    if usd is None:
+        return "?"
+    return f"${usd:.4f}" if usd >= _SMALLEST_USD or not usd else f"<${_SMALLEST_USD}"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,6 @@ from batchyard.engines.base import RunRecord
 from batchyard.errors import BatchyardError
 from batchyard.plan import Plan, PlannedJob
 
-#: Commands of earlier runs that are looked at, of each step; and enough not to look further.
-_MAX_COMMANDS = 10_000
-_ENOUGH_COMMANDS = 30
 #: A guess of the user is a median. The 95th percentile is taken as this many times more.
 _GUESS_FACTOR = 2
 _HOUR_S = 3600
@@ -97,28 +92,11 @@ def find_spreads(plan: Plan, home: Path) -> dict[str, Spread]:
 
 
 def _seconds_of(job: PlannedJob, records: list[RunRecord]) -> list[float]:
-    seconds: list[float] = []
-    for record in records:
-        if len(seconds) >= _ENOUGH_COMMANDS:
-            break
-        # A run whose records are gone tells nothing.
-        with suppress(BatchyardError, OSError):
-            if any(job.step == other.step for other in record.plan.jobs):
-                seconds += _read_seconds(record, job.step)
-    return seconds
-
-
-def _read_seconds(record: RunRecord, step: str) -> list[float]:
-    run = record.open()
-    try:
-        succeeded = (
-            command.duration_s
-            for command in run.commands(step)
-            if command.state is JobState.SUCCEEDED and command.duration_s is not None
-        )
-        return list(islice(succeeded, _MAX_COMMANDS))
-    finally:
-        run.close()
+    return [
+        command.duration_s
+        for command in earlier_runs.newest_commands(job.step, records)
+        if command.state is JobState.SUCCEEDED and command.duration_s is not None
+    ]
 
 
 def estimate_plan(

@@ -166,13 +166,16 @@ def price_uses(
 
 def _choose_offer(use: StepUse, offers: market.Offers | None) -> StepPrice:
     """Return the step on the type on which one child is cheapest: by its share of the price."""
+    return next(iter(sort_prices(use, offers)), StepPrice(use)) if offers else StepPrice(use)
+
+
+def sort_prices(use: StepUse, offers: market.Offers) -> list[StepPrice]:
+    """Return the step on each of the types: first the one on which a child's share costs least."""
     priced = [
         StepPrice(use, offer, dominant_share(use.requested, registered))
-        for offer in (offers.offers if offers else ())
+        for offer in offers.offers
         if (registered := ec2_types.registered_resources(offer.type.name)) is not None
     ]
-    return min(
-        priced,
-        key=lambda step: step.share * ((step.offer and step.offer.lowest_usd_h) or 0.0),
-        default=StepPrice(use),
+    return sorted(
+        priced, key=lambda step: step.share * ((step.offer and step.offer.lowest_usd_h) or 0.0)
     )

@@ -1,0 +1,241 @@
+"""What each step of a plan really needs, from the commands of earlier runs, and which types fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from batchyard import earlier_runs
+from batchyard.batch.jobs import JobState, Resources
+from batchyard.cost import market
+from batchyard.cost.estimate import measure_spread
+from batchyard.cost.run_cost import StepPrice, StepUse, sort_prices
+from batchyard.engines.base import CommandDetail
+from batchyard.errors import BatchyardError
+from batchyard.plan import Plan
+from batchyard.units import MAX_MEMORY_MIB, format_memory, pluralize
+
+#: Memory above the largest measured peak.
+_HEADROOM = 1.25
+#: Amounts to which memory is rounded up: below 1 GiB, and above.
+_SMALL_UNIT_MIB, _LARGE_UNIT_MIB = 128, 512
+#: A request of this many times what is needed is worth a sentence.
+_WASTEFUL_FACTOR = 2
+#: CPU time of shorter commands is mostly that of their start.
+_MIN_CPU_SECONDS = 0.5
+#: Part of a vCPU that is taken as noise.
+_CPU_NOISE = 0.15
+_MAX_TYPES = 3
+_OUT_OF_MEMORY = "OutOfMemoryError"
+_KIB_PER_MIB = 1024
+_MIB_PER_GIB = 1024
+
+Find = Callable[[Resources], market.Offers]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredUse:
+    """What commands of earlier runs have used."""
+
+    #: commands that succeeded
+    commands: int
+    #: their seconds, all together
+    seconds: float
+    #: the largest peak of a command; None if no engine has measured it
+    peak_mib: int | None
+    #: vCPUs that were busy, the 95th percentile of all commands; None if it was not measured
+    vcpus: float | None
+    #: commands that were killed for their memory
+    out_of_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepAdvice:
+    step: str
+    requested: Resources
+    #: None if no earlier run has executed the step
+    use: MeasuredUse | None = None
+    #: what a child needs, with some room
+    needed: Resources | None = None
+    #: the earlier commands as requested, on the type on which a child is cheapest
+    as_requested: StepPrice | None = None
+    #: the same commands with what is needed, on the types that fit, cheapest first
+    as_needed: tuple[StepPrice, ...] = ()
+    #: for the user
+    sentences: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        use, cheapest = self.use, next(iter(self.as_needed), None)
+        return {
+            "step": self.step,
+            "earlier_commands": use.commands if use else 0,
+            "requested": _resources_to_json(self.requested),
+            "needed": _resources_to_json(self.needed),
+            "peak_mib": use and use.peak_mib,
+            "busy_vcpus": use and use.vcpus,
+            "types": [price.offer.type.name for price in self.as_needed if price.offer],
+            "requested_usd": _prices_to_json(self.as_requested),
+            "needed_usd": _prices_to_json(cheapest),
+            "advice": list(self.sentences),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    steps: tuple[StepAdvice, ...]
+    #: sentences about where the prices come from
+    sources: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "steps": [step.to_json() for step in self.steps],
+            "sources": list(self.sources),
+        }
+
+
+def advise(plan: Plan, home: Path, prices: market.Market) -> Advice:
+    """Return what the steps of the plan need. ``home``: the folder with the earlier runs."""
+    market.check_settings(prices)
+    records = earlier_runs.newest_records(plan, home)
+    uses = {
+        job.step: measure_use(earlier_runs.newest_commands(job.step, records)) for job in plan.jobs
+    }
+    return advise_steps(
+        [(job.step, job.resources, uses[job.step]) for job in plan.jobs],
+        lambda needed: market.price_types(needed, prices),
+    )
+
+
+def measure_use(commands: Iterable[CommandDetail]) -> MeasuredUse | None:
+    """Return what the commands have used; None if none of them succeeded or ran out of memory."""
+    commands = list(commands)
+    succeeded = [command for command in commands if command.state is JobState.SUCCEEDED]
+    killed = sum(command.reason.startswith(_OUT_OF_MEMORY) for command in commands)
+    if not succeeded and not killed:
+        return None
+    peak_kib = max((command.max_rss_kib for command in succeeded), default=0)
+    seconds = [command.duration_s or 0.0 for command in succeeded]
+    busy = measure_spread(
+        [
+            (command.user_s + command.system_s) / command_s
+            for command, command_s in zip(succeeded, seconds, strict=True)
+            if command_s >= _MIN_CPU_SECONDS and command.user_s + command.system_s
+        ]
+    )
+    return MeasuredUse(
+        len(succeeded),
+        sum(seconds),
+        math.ceil(peak_kib / _KIB_PER_MIB) if peak_kib else None,
+        busy.p95_s if busy else None,
+        killed,
+    )
+
+
+def find_needed(requested: Resources, use: MeasuredUse) -> Resources:
+    """Return what a child needs: measured use with some room; as requested if not measured."""
+    needed = requested
+    if use.peak_mib is not None:
+        memory_mib = use.peak_mib * _HEADROOM
+        unit_mib = _SMALL_UNIT_MIB if memory_mib < _MIB_PER_GIB else _LARGE_UNIT_MIB
+        memory_mib = min(math.ceil(memory_mib / unit_mib) * unit_mib, MAX_MEMORY_MIB)
+        if not use.out_of_memory or memory_mib > requested.memory_mib:
+            needed = replace(needed, memory_mib=memory_mib)
+    if use.vcpus is not None:
+        needed = replace(needed, vcpus=max(1, math.ceil(use.vcpus - _CPU_NOISE)))
+    return needed
+
+
+def advise_steps(steps: Iterable[tuple[str, Resources, MeasuredUse | None]], find: Find) -> Advice:
+    """Return the advice for each step: its name, its request, and its measured use.
+
+    ``find`` returns the offers for what a child requests.
+    """
+    sources: dict[str, None] = {}
+    advice = []
+    for step, requested, use in steps:
+        if use is None:
+            sentence = f"{step}: no earlier run in this folder tells what it uses"
+            advice.append(StepAdvice(step, requested, sentences=(sentence,)))
+            continue
+        needed = find_needed(requested, use)
+        seconds = use.seconds
+        as_requested = _price(StepUse(step, requested, seconds), find, sources)
+        as_needed = _price(StepUse(step, needed, seconds), find, sources)
+        advice.append(
+            StepAdvice(
+                step,
+                requested,
+                use,
+                needed,
+                next(iter(as_requested), None),
+                tuple(as_needed[:_MAX_TYPES]),
+                tuple(_make_sentences(step, requested, needed, use)),
+            )
+        )
+    return Advice(tuple(advice), tuple(sources))
+
+
+def _price(use: StepUse, find: Find, sources: dict[str, None]) -> Sequence[StepPrice]:
+    """Return the step on all types that fit, cheapest first; none if no price is known."""
+    try:
+        offers = find(use.requested)
+    except BatchyardError as exc:
+        sources[f"{use.step}: {exc}"] = None
+        return ()
+    sources.update(dict.fromkeys(offers.sources))
+    return sort_prices(use, offers)
+
+
+def _make_sentences(
+    step: str, requested: Resources, needed: Resources, use: MeasuredUse
+) -> Iterable[str]:
+    commands = pluralize(use.commands, "command")
+    asked, peak = format_memory(requested.memory_mib), use.peak_mib
+    if use.out_of_memory:
+        killed = pluralize(use.out_of_memory, "command")
+        yield f"{step}: {killed} ran out of memory with {asked}: ask for more"
+    elif peak is None:
+        yield f"{step}: no peak of memory was recorded"
+    elif peak > requested.memory_mib:
+        yield (
+            f"{step}: asks for {asked} and used up to {format_memory(peak)}, for which AWS Batch"
+            f" would kill it: write `memory: {format_memory(needed.memory_mib)}`"
+        )
+    elif requested.memory_mib >= needed.memory_mib * _WASTEFUL_FACTOR:
+        yield (
+            f"{step}: asks for {asked} and used at most {format_memory(peak)} in {commands}:"
+            f" `memory: {format_memory(needed.memory_mib)}` is enough"
+        )
+    if use.vcpus is not None and needed.vcpus != requested.vcpus:
+        verb = "is enough" if needed.vcpus < requested.vcpus else "lets it run as it did here"
+        yield (
+            f"{step}: asks for {pluralize(requested.vcpus, 'vCPU')} and kept {use.vcpus:.1f} busy:"
+            f" `cpus: {needed.vcpus}` {verb}"
+        )
+    if requested.gpus:
+        yield f"{step}: the use of its GPUs is not recorded; they stay as requested"
+
+
+def _resources_to_json(resources: Resources | None) -> dict[str, int] | None:
+    if resources is None:
+        return None
+    return {
+        "cpus": resources.vcpus,
+        "memory_mib": resources.memory_mib,
+        "gpus": resources.gpus,
+    }
+
+
+def _prices_to_json(price: StepPrice | None) -> dict[str, Any] | None:
+    if price is None:
+        return None
+    seconds = price.use.used_s
+    return {
+        "type": price.offer and price.offer.type.name,
+        "share": price.share,
+        "on_demand_usd": price.usd(seconds, is_spot=False),
+        "spot_usd": price.usd(seconds, is_spot=True),
+    }
