@@ -19,6 +19,7 @@
                    stopped.json         reason of the request to stop the run
                    final.json           end states of the jobs, which AWS forgets
                    failures.json        the first failed attempts of a run that is over
+                   usage.json           hosts and attempts on them, which AWS forgets; prices
              .files/<pipeline>/<sha256>   content of input files, shared by runs; written once
 """
 
@@ -30,6 +31,7 @@ RUN_RECORD = "run.json"
 JOB_IDS = "jobs.json"
 FINAL_STATES = "final.json"
 FAILURES = "failures.json"
+USAGE = "usage.json"
 STOP_REQUEST = "stopped.json"
 SKIPPED_COMMANDS = "skip.json"
 INPUT_FILES = "inputs.json"

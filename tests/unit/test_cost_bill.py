@@ -135,7 +135,14 @@ def test_what_a_reclaim_ended_is_not_counted_as_saved() -> None:
 def test_a_spot_host_that_is_taken_in_its_first_hour_costs_nothing() -> None:
     spot = instance(1800, is_spot=True, was_reclaimed=True, on_demand_usd_h=10.0)
     bill = make_bill([spot], [use(0, 600), use(600, 1800, counts=False)])
-    assert bill.paid_usd == 0 and bill.saved_usd == 0 and bill.efficiency is None
+    assert bill.paid_usd == 0 and bill.efficiency is None
+    # On demand, only the ten minutes that were used would have been paid.
+    assert bill.saved_usd == pytest.approx(10.0 / 6)
+
+
+def test_the_first_hour_of_a_host_begins_with_its_launch() -> None:
+    later_part = instance(1800, is_spot=True, was_reclaimed=True, launched_s=-1801.0)
+    assert later_part.billed_s == 1800
 
 
 def test_an_instance_without_a_price_is_named_and_not_counted() -> None:

@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         *PURE,
     ),
     "runs": ("engines", *PURE),
-    "cost": ("aws", "engines.base", "earlier_runs", "batch.jobs", *PURE),
+    "cost": ("aws", "engines.base", "engines.usage", "earlier_runs", "batch.jobs", *PURE),
     "command_texts": ("engines", *PURE),
     "command_records": ("command_texts", "status", "engines", *PURE),
     "status": ("command_texts", "engines", "batch", *PURE),

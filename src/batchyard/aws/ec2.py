@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -76,6 +76,41 @@ class Ec2:
                 MaxResults=_MAX_SPOT_PRICES,
             )
         return list(answer["SpotPriceHistory"])
+
+    def spot_price_history(
+        self, types: Sequence[str], start: datetime, end: datetime
+    ) -> Iterator[Any]:
+        """Yield the prices of the types between two times, and those that were valid at the first.
+
+        EC2 has them for 90 days.
+        """
+        with naming_errors("read the history of Spot prices"):
+            pages = (
+                self._session.client("ec2")
+                .get_paginator("describe_spot_price_history")
+                .paginate(
+                    InstanceTypes=list(types),
+                    ProductDescriptions=["Linux/UNIX"],
+                    StartTime=start,
+                    EndTime=end,
+                )
+            )
+            for page in pages:
+                yield from page["SpotPriceHistory"]
+
+    def instances(self, ids: Sequence[str]) -> list[Any]:
+        """Return the instances that EC2 knows: those that run, or ended in the last hour."""
+        documents: list[Any] = []
+        for first in range(0, len(ids), _MAX_VALUES):
+            reservations = self._describe(
+                "describe_instances",
+                "Reservations",
+                "instances",
+                "instance-id",
+                ids[first : first + _MAX_VALUES],
+            )
+            documents += [entry for group in reservations for entry in group["Instances"]]
+        return documents
 
     def launch_template(self, version: str, *, id: str = "", name: str = "") -> Any:
         """Return a version of a launch template, found by its id or its name."""

@@ -24,6 +24,7 @@ class Ecs:
         return list(answer["containerInstanceArns"])
 
     def hosts(self, cluster: str, arns: Sequence[str]) -> list[Any]:
+        """Return up to a hundred of the hosts: ECS has them for an hour after their end."""
         with naming_errors("describe the hosts of the cluster"):
             answer = self._session.client("ecs").describe_container_instances(
                 cluster=cluster, containerInstances=list(arns)[:MAX_HOSTS]

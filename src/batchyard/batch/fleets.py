@@ -36,6 +36,7 @@ class Host:
         "number",
         "ready_ms",
         "type",
+        "was_reclaimed",
     )
 
     def __init__(
@@ -60,6 +61,8 @@ class Host:
         self.ends_at_ms: int | None = None
         #: whether the host gets no new children and ends with its last one
         self.is_draining = False
+        #: whether EC2 took it away, or is about to
+        self.was_reclaimed = False
 
     @property
     def environment(self) -> ComputeEnvironment:

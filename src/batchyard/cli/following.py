@@ -24,6 +24,7 @@ def follow(record: RunRecord, *, quiet: bool) -> RunStatus:
     try:
         while True:
             overview = caller.call(engine.overview)
+            engine.record_usage(overview)
             is_running = overview.state is RunState.RUNNING and not overview.is_interrupted
             if not is_running:
                 return caller.call(lambda: status.of_engine(record, engine))

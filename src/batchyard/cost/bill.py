@@ -47,14 +47,32 @@ class Instance:
     was_reclaimed: bool = False
     #: the price that it would have on demand; None if it is not known
     on_demand_usd_h: float | None = None
+    #: when EC2 launched it, if only a later part of its life is billed
+    launched_s: float | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether EC2 interrupted it in its first hour."""
+        launched_s = self.started_s if self.launched_s is None else self.launched_s
+        lifetime_s = max(0.0, self.ended_s - launched_s)
+        return self.is_spot and self.was_reclaimed and lifetime_s < FREE_RECLAIM_S
+
+    @property
+    def lifetime_s(self) -> float:
+        """Return the seconds that EC2 bills of an instance that is not free."""
+        return max(float(MIN_BILLED_S), self.ended_s - self.started_s)
 
     @property
     def billed_s(self) -> float:
         """Return the seconds that EC2 bills."""
-        lifetime_s = max(0.0, self.ended_s - self.started_s)
-        if self.is_spot and self.was_reclaimed and lifetime_s < FREE_RECLAIM_S:
+        return 0.0 if self.is_free else self.lifetime_s
+
+    def usd_h_at(self, moment_s: float) -> float:
+        """Return the price at a moment: that of the last change before it."""
+        if self.is_free:
             return 0.0
-        return max(float(MIN_BILLED_S), lifetime_s)
+        index = bisect_right(self.prices, moment_s, key=lambda price: price.since_s) - 1
+        return self.prices[max(0, index)].usd_h
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +165,14 @@ def price_instance(instance: Instance) -> float:
     end_s = instance.started_s + instance.billed_s
     moments = _moments(instance, (), end_s)
     return sum(
-        _usd_h_at(instance.prices, start) * (end - start) / _HOUR_S
-        for start, end in pairwise(moments)
+        instance.usd_h_at(start) * (end - start) / _HOUR_S for start, end in pairwise(moments)
     )
 
 
 def _bill_instance(instance: Instance, uses: Sequence[Use]) -> Bill:
     if not instance.prices:
         return Bill(on_demand_usd=None, unpriced=(instance.id,))
-    end_s = instance.started_s + instance.billed_s
+    end_s = instance.started_s + instance.lifetime_s
     spans = [
         (
             _clip(use.started_s, instance.started_s, end_s),
@@ -188,7 +205,7 @@ def _bill_instance(instance: Instance, uses: Sequence[Use]) -> Bill:
 def _on_demand_usd(instance: Instance, saved_s: float) -> float | None:
     if instance.on_demand_usd_h is None:
         return None
-    return instance.on_demand_usd_h * max(0.0, instance.billed_s - saved_s) / _HOUR_S
+    return instance.on_demand_usd_h * max(0.0, instance.lifetime_s - saved_s) / _HOUR_S
 
 
 class _Timeline:
@@ -212,7 +229,7 @@ class _Timeline:
         for start_s, next_s in pairwise(self._moments):
             load += change.get(start_s, 0.0)
             seconds = next_s - start_s
-            usd = _usd_h_at(instance.prices, start_s) * seconds / _HOUR_S
+            usd = instance.usd_h_at(start_s) * seconds / _HOUR_S
             self._usd.append(self._usd[-1] + usd / max(1.0, load))
             self._seconds.append(self._seconds[-1] + seconds / max(1.0, load))
             self.idle_usd += usd * max(0.0, 1.0 - load)
@@ -234,11 +251,6 @@ def _moments(
     start_s = instance.started_s
     changes = (price.since_s for price in instance.prices if start_s < price.since_s < end_s)
     return sorted({start_s, end_s, *changes, *(time for span in spans for time in span[:2])})
-
-
-def _usd_h_at(prices: Sequence[PriceChange], moment_s: float) -> float:
-    index = bisect_right(prices, moment_s, key=lambda price: price.since_s) - 1
-    return prices[max(0, index)].usd_h
 
 
 def _clip(moment_s: float, start_s: float, end_s: float) -> float:

@@ -52,6 +52,13 @@ class Market(Protocol):
         """Return the products of a type in the Price List, each as JSON."""
 
 
+class PastMarket(Market, Protocol):
+    """A market that also knows the spot prices of the last 90 days."""
+
+    def spot_history(self, types: Sequence[str], start: datetime, end: datetime) -> list[Any]:
+        """Return a SpotPriceHistory of EC2: changes, and the prices that were valid at first."""
+
+
 class AwsMarket:
     """The prices of one region, for one profile; None for those of the AWS configuration."""
 
@@ -71,6 +78,10 @@ class AwsMarket:
     def spot_prices(self, types: Sequence[str], at_time: datetime) -> list[Any]:
         _require_aws(self._session.client("ec2"))
         return self._ec2.spot_prices(types, at_time)
+
+    def spot_history(self, types: Sequence[str], start: datetime, end: datetime) -> list[Any]:
+        _require_aws(self._session.client("ec2"))
+        return list(self._ec2.spot_price_history(types, start, end))
 
     def linux_products(self, instance_type: str) -> list[str]:
         _require_aws(self._price_session.client("pricing"))
@@ -154,7 +165,7 @@ def find_offers(
         return _list_offers(types, region, "no AWS region is configured", limit)
     on_spot = sort_offers(Offer(listed, None, spot_usd_h.get(listed.name, {})) for listed in types)
     cheapest = on_spot[:limit]
-    on_demand_usd_h, source = _read_on_demand_prices([o.type.name for o in cheapest], market)
+    on_demand_usd_h, source = read_on_demand_prices([o.type.name for o in cheapest], market)
     offers = [replace(o, on_demand_usd_h=on_demand_usd_h.get(o.type.name)) for o in cheapest]
     spot_source = f"spot prices: AWS, {region}, {now:%Y-%m-%d %H:%M} UTC"
     return Offers(tuple(offers), region, len(on_spot) - len(cheapest), (spot_source, source))
@@ -192,7 +203,7 @@ def _read_spot_prices(
     return latest_spot_prices(history)
 
 
-def _read_on_demand_prices(
+def read_on_demand_prices(
     names: Sequence[str], market: Market
 ) -> tuple[Mapping[str, float | None], str]:
     """Return the prices by type, and a sentence about where they come from."""

@@ -15,6 +15,8 @@ from batchyard.emulator.hosts import Instance
 from batchyard.emulator.state import ENVIRONMENT, JOB, Document, EndpointState
 
 _AGENT_VERSION = "1.90.0"
+#: ECS describes a container instance that has ended for an hour, as INACTIVE.
+_REMEMBERED_S = 3600
 
 
 def find_environment(state: EndpointState, request: Document) -> Document | None:
@@ -130,7 +132,8 @@ def describe_container_instances(state: EndpointState, request: Document) -> Doc
         return instances.describe(state, request)
     by_name = {
         names.strip_arn(container_instance_arn(state, instance)): instance
-        for instance in _registered(state, environment)
+        for instance in hosts.instances_of(state, environment, with_ended=True)
+        if instance.is_ready and state.clock() - (instance.ended_s or state.clock()) < _REMEMBERED_S
     }
     requested = {name: names.strip_arn(name) for name in request["containerInstances"]}
     return {
@@ -166,8 +169,8 @@ def _describe_instance(state: EndpointState, instance: Instance) -> Document:
         "ec2InstanceId": instance.instance_id,
         "version": 1,
         "versionInfo": {"agentVersion": _AGENT_VERSION},
-        "status": "ACTIVE",
-        "agentConnected": True,
+        "status": "ACTIVE" if instance.ended_s is None else "INACTIVE",
+        "agentConnected": instance.ended_s is None,
         "runningTasksCount": running,
         "pendingTasksCount": pending,
         "registeredAt": instance.launched_s,

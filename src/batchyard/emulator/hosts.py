@@ -27,6 +27,8 @@ class Instance(NamedTuple):
     is_ready: bool = True
     #: Seconds since 1970; None while the instance exists.
     ended_s: float | None = None
+    #: Whether EC2 took it away.
+    was_reclaimed: bool = False
 
 
 class ShownInstances(Protocol):
@@ -145,6 +147,7 @@ def to_instance(state: EndpointState, host: Host) -> Instance:
         launched_s=_wall_time_s(state, host.launched_ms),
         is_ready=host.ready_ms <= host.fleet.now_ms,
         ended_s=None if host.ended_ms is None else _wall_time_s(state, host.ended_ms),
+        was_reclaimed=host.was_reclaimed,
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ENDED = ("shutting-down", "terminated")
 _MAX_OLD_RESERVATIONS = 200
+_SPOT_END = "Server.SpotInstanceTermination"
 
 
 class MotoInstances:
@@ -49,7 +50,7 @@ class MotoInstances:
                 continue
             self._by_id[instance.instance_id] = moto_entry
             if instance.ended_s is not None and moto_entry[0].state not in _ENDED:
-                moto_entry[0].terminate()
+                _end(moto_entry[0], instance, instance.ended_s)
 
     def ended_ids(self) -> list[str]:
         """Return the instances that have ended, also those that a user has terminated."""
@@ -98,6 +99,20 @@ class MotoInstances:
         reservation.instances = [moto_instance]
         backend.reservations[reservation.id] = reservation
         return moto_instance, reservation.id
+
+
+def _end(moto_instance: MotoInstance, instance: Instance, ended_s: float) -> None:
+    """End an instance in moto, with the time and the reason of its end."""
+    from moto.ec2.models.instances import StateReason
+
+    moto_instance.terminate()
+    actor = "Service" if instance.was_reclaimed else "User"
+    ended = datetime.fromtimestamp(ended_s, UTC)
+    moto_instance._reason = f"{actor} initiated ({ended:%Y-%m-%d %H:%M:%S} GMT)"
+    if instance.was_reclaimed:
+        moto_instance.state_reason = StateReason(
+            f"{_SPOT_END}: Spot instance termination", _SPOT_END
+        )
 
 
 def _tags(instance: Instance) -> dict[str, str]:

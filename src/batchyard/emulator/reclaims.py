@@ -137,6 +137,7 @@ class Reclaims:
         for host_id in due_ids:
             reclaim = self._reclaims.pop(host_id)
             if reclaim.host is not None:
+                reclaim.host.was_reclaimed = reclaim.host.ended_ms is None
                 end_host(self._state, reclaim.host)
             elif reclaim.task is not None:
                 self._end_task(reclaim.task, reclaim.instance_id)

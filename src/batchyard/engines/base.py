@@ -26,6 +26,7 @@ from batchyard.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     # Runs on this machine load nothing about AWS.
+    from batchyard.engines.usage import Usage
     from batchyard.environments import Environment
 
 RUNNERS = ("process", "docker")
@@ -604,6 +605,23 @@ class RunEngine(Protocol):
         """
 
     def setup(self) -> RunSetup: ...
+
+    def usage(self, *, asks: bool = True) -> Usage | None:
+        """Return the hosts that the run has paid for until now, and its attempts on them.
+
+        None for a run that costs nothing, such as one on this machine. ``asks`` False: no request
+        is sent; what this machine has stored is returned, and None if that is nothing.
+        """
+
+    def record_usage(self, overview: Overview) -> None:
+        """Store where children ran that have ended, before the service forgets it.
+
+        Those who watch a run call it after each overview. It sends at most one request for each
+        hundred children that ended, and a few for each hundred new hosts.
+        """
+
+    def store_prices(self, prices: Mapping[str, Any]) -> None:
+        """Store the prices of the hosts with their usage, for other machines and later times."""
 
     @property
     def answer_source(self) -> str:

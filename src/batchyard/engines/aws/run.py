@@ -7,7 +7,8 @@ What was submitted is in the run's folder (``journal``) and, for other machines,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from batchyard.engines.aws.run_status import RunStatusReader
 from batchyard.engines.aws.submission import RunStoppedError, Submission
 from batchyard.engines.aws.success_records import SuccessRecords
 from batchyard.engines.aws.target import Target
+from batchyard.engines.aws.usage_records import UsageRecords
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     AttemptDetail,
@@ -53,6 +55,8 @@ from batchyard.engines.base import (
     say_nothing,
 )
 from batchyard.engines.busy_service import PatientCaller
+from batchyard.engines.ec2_hosts import HostFinder
+from batchyard.engines.usage import Usage
 from batchyard.errors import BatchyardError, InputError, RunLockedError
 from batchyard.folder import home_flag
 from batchyard.plan import Plan
@@ -97,6 +101,15 @@ class AwsRun:
         )
         self._failed_attempts = FailedAttempts(
             plan, self.batch, self._files, self._parts_known_to_aws, self._status.end_states
+        )
+        self._usage = UsageRecords(
+            plan,
+            self.batch,
+            HostFinder(session),
+            self._files,
+            self._job_ids.parts_with_ids,
+            environment.region,
+            clock,
         )
         self._repeated_jobs = RepeatedJobs(self.batch, self._job_ids, clock)
         self._submission = Submission(
@@ -180,6 +193,7 @@ class AwsRun:
         caller = PatientCaller(watcher.note, self._sleep, was_answered=True)
         while True:
             overview = caller.call(self.overview)
+            self.record_usage(overview)
             if overview.state is not RunState.RUNNING or overview.is_interrupted:
                 return overview
             watcher.jobs_changed(overview.jobs)
@@ -386,6 +400,20 @@ class AwsRun:
             workspace_address=self._target.workspace,
             environment=self._target.environment,
         )
+
+    def usage(self, *, asks: bool = True) -> Usage | None:
+        stored = self._usage.read_local()
+        if not asks or (stored is not None and stored.is_final):
+            return stored
+        return self._usage.refresh(self.overview())
+
+    def record_usage(self, overview: Overview) -> None:
+        # A run goes on without its bill.
+        with suppress(BatchyardError), self._session.giving_up_early():
+            self._usage.record(overview)
+
+    def store_prices(self, prices: Mapping[str, Any]) -> None:
+        self._usage.store_prices(prices)
 
     @property
     def answer_source(self) -> str:

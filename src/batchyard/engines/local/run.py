@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
@@ -292,6 +293,15 @@ class LocalRun:
     def setup(self) -> RunSetup:
         settings = self._settings
         return RunSetup(settings.runner, str(settings.workspace), settings.capacity)
+
+    def usage(self, *, asks: bool = True) -> None:
+        return None
+
+    def record_usage(self, overview: Overview) -> None:
+        """Do nothing: the hosts cost nothing."""
+
+    def store_prices(self, prices: Mapping[str, Any]) -> None:
+        """Do nothing: there are no prices."""
 
     @property
     def is_deletable(self) -> bool:

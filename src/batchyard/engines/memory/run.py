@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
@@ -194,6 +194,15 @@ class MemoryRun:
     def setup(self) -> RunSetup:
         settings: MemorySettings = self._record.settings
         return RunSetup("memory", settings.workspace, settings.capacity)
+
+    def usage(self, *, asks: bool = True) -> None:
+        return None
+
+    def record_usage(self, overview: Overview) -> None:
+        """Do nothing: the hosts cost nothing."""
+
+    def store_prices(self, prices: Mapping[str, Any]) -> None:
+        """Do nothing: there are no prices."""
 
     @property
     def is_deletable(self) -> bool:

@@ -1,0 +1,349 @@
+"""Where the children of a run ran, stored in usage.json while AWS knows it.
+
+AWS Batch tells the container instance of each attempt for a week; ECS and EC2 tell what it was for
+an hour after its end. Those who watch a run record children soon after their end, a hundred in a
+call; whoever asks for the usage records the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from batchyard.aws.batch import Batch
+from batchyard.batch.jobs import JobState, Resources, StatusReason
+from batchyard.batch.limits import MAX_DESCRIBED_JOBS
+from batchyard.engines import usage as values
+from batchyard.engines.aws import from_aws
+from batchyard.engines.aws.attempt_counts import expand_ranges
+from batchyard.engines.aws.changed_children import number_of
+from batchyard.engines.aws.from_aws import UNSUBMITTED
+from batchyard.engines.aws.render import Part
+from batchyard.engines.aws.run_files import RunFiles
+from batchyard.engines.base import JobDetail, Overview, RunState
+from batchyard.engines.ec2_hosts import HostFinder, lost_instance
+from batchyard.engines.usage import HostUse, PaidHost, Usage
+from batchyard.errors import BatchyardError
+from batchyard.plan import Plan, to_ranges
+from batchyard.s3_layout import USAGE
+from batchyard.units import pluralize
+
+_ENDED = (JobState.SUCCEEDED, JobState.FAILED)
+_RUNNING = (JobState.STARTING, JobState.RUNNING)
+
+
+class UsageRecords:
+    """The hosts and attempts of one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        batch: Batch,
+        finder: HostFinder,
+        files: RunFiles,
+        list_parts: Callable[[], list[tuple[Part, str]]],
+        region: str,
+        clock: Callable[[], float],
+    ) -> None:
+        """``list_parts``: the parts of the run with the ids of their jobs."""
+        self._plan = plan
+        self._batch = batch
+        self._finder = finder
+        self._files = files
+        self._list_parts = list_parts
+        self._clock = clock
+        self._is_loaded = False
+        self._usage = Usage(region)
+        #: ARN of a container instance -> id of its host
+        self._host_ids: dict[str, str] = {}
+        #: id of a job -> its children that are recorded, by number
+        self._recorded: dict[str, set[int]] = {}
+        #: children that ran at the last look: (id of a job, number)
+        self._running: set[tuple[str, int]] = set()
+        self._call_count = 0
+        self._forgotten_count = 0
+        self._fargate_count = 0
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read_local(self) -> Usage | None:
+        """Return what this machine has stored; None if that is nothing."""
+        document = self._files.read_local(USAGE)
+        return None if document is None else values.from_json(document["usage"])
+
+    def refresh(self, overview: Overview) -> Usage:
+        """Return the usage until now, and store it."""
+        self._load()
+        remote = self._files.read_remote(USAGE)
+        if remote is not None:
+            self._merge(remote)
+        if self._usage.is_final:
+            if remote is None or not remote["usage"]["is_final"] or self.read_local() is None:
+                self._store()
+            return self._usage
+        self._describe(self._choose(overview.jobs))
+        if overview.state is RunState.RUNNING:
+            self._describe(list(self._list_running(overview.jobs)))
+        self._look_at_hosts(overview)
+        self._store()
+        return self._usage
+
+    def store_prices(self, prices: Mapping[str, Any]) -> None:
+        self._load()
+        self._usage = replace(self._usage, prices=prices)
+        self._store()
+
+    # -- recording ---------------------------------------------------------------------------------
+
+    def record(self, overview: Overview) -> None:
+        """Record children that have ended: at most one call for each hundred of them."""
+        is_over = overview.state is not RunState.RUNNING
+        ended_count = sum(job.count(*_ENDED) for job in overview.jobs)
+        if not ended_count or (ended_count < MAX_DESCRIBED_JOBS and not is_over):
+            return
+        self._load()
+        children = self._choose(overview.jobs)
+        if not children:
+            return
+        if not is_over:
+            allowed_calls = ended_count // MAX_DESCRIBED_JOBS - self._call_count
+            children = children[: max(0, allowed_calls) * MAX_DESCRIBED_JOBS]
+            if not children:
+                return
+        self._describe(children)
+        self._look_at_hosts(overview)
+        self._store()
+
+    def _choose(self, jobs: Sequence[JobDetail]) -> list[tuple[Part, str, int]]:
+        """Return children that have ended, by the counts of their jobs, and are not recorded."""
+        by_id = {job.id: job for job in jobs}
+        children: list[tuple[Part, str, int]] = []
+        for part, job_id in self._list_parts():
+            job = by_id.get(job_id)
+            if job is not None and not job_id.startswith(UNSUBMITTED):
+                children += [(part, job_id, number) for number in self._choose_of_job(part, job)]
+        return children
+
+    def _choose_of_job(self, part: Part, job: JobDetail) -> Iterable[int]:
+        recorded = self._recorded.setdefault(job.id, set())
+        missing_count = job.count(*_ENDED) - len(recorded)
+        if missing_count <= 0:
+            return ()
+        if job.status_reason == StatusReason.DEPENDENCY_FAILED and not job.count(_ENDED[0]):
+            recorded.update(range(part.size))
+            return ()
+        numbers: Iterable[int] = range(part.size)
+        if job.state is JobState.FAILED and part.size > MAX_DESCRIBED_JOBS:
+            # Of a stopped array, nearly all children may have ended without a start.
+            numbers = self._list_started(part, job.id)
+        unrecorded = (number for number in numbers if number not in recorded)
+        if job.state.is_terminal:
+            return list(unrecorded)
+        # AWS tends to start children in the order of their numbers. Those that ran at the last
+        # look come last, since most of them still run.
+        candidates = sorted(
+            islice(unrecorded, missing_count + len(self._running)),
+            key=lambda number: ((job.id, number) in self._running, number),
+        )
+        return candidates[:missing_count]
+
+    def _list_started(self, part: Part, job_id: str) -> list[int]:
+        numbers = {
+            number_of(child_id)
+            for state in _ENDED
+            for child_id in self._batch.started_children(job_id, state)
+        }
+        self._recorded[job_id].update(set(range(part.size)) - numbers)
+        return sorted(numbers)
+
+    def _list_running(self, jobs: Sequence[JobDetail]) -> Iterator[tuple[Part, str, int]]:
+        by_id = {job.id: job for job in jobs}
+        for part, job_id in self._list_parts():
+            job = by_id.get(job_id)
+            if job is None or not job.count(*_RUNNING):
+                continue
+            ids: Iterable[str] = [job_id]
+            if part.size > 1:
+                ids = self._batch.children(job_id, JobState.RUNNING)
+            yield from ((part, job_id, number_of(child_id)) for child_id in ids)
+
+    # -- children ----------------------------------------------------------------------------------
+
+    def _describe(self, children: Sequence[tuple[Part, str, int]]) -> None:
+        uses: list[HostUse] = []
+        for first in range(0, len(children), MAX_DESCRIBED_JOBS):
+            group = children[first : first + MAX_DESCRIBED_JOBS]
+            ids = [
+                job_id if part.size == 1 else f"{job_id}:{number}" for part, job_id, number in group
+            ]
+            answers = self._batch.describe(ids)
+            self._call_count += 1
+            for (part, job_id, number), child_id in zip(group, ids, strict=True):
+                if child_id in answers:
+                    uses += self._read_child(part, job_id, number, answers[child_id])
+                else:
+                    self._recorded[job_id].add(number)
+                    self._forgotten_count += 1
+        self._usage = values.merge(self._usage, replace(self._usage, uses=tuple(uses)))
+
+    def _read_child(
+        self, part: Part, job_id: str, number: int, job: Mapping[str, Any]
+    ) -> Iterator[HostUse]:
+        state = JobState(job["status"])
+        self._running.discard((job_id, number))
+        if state.is_terminal:
+            self._recorded[job_id].add(number)
+        else:
+            self._running.add((job_id, number))
+        index = from_aws.index_of(part, self._plan.job(part.step), job["jobId"])
+        uses, attempts_on_fargate = read_uses(part.step, index, job)
+        self._fargate_count += attempts_on_fargate
+        for use, instance_id in uses:
+            if instance_id:
+                self._host_ids.setdefault(use.host, instance_id)
+                self._add_lost_host(instance_id, use)
+            yield replace(use, host=self._host_ids.get(use.host, use.host))
+
+    def _add_lost_host(self, instance_id: str, use: HostUse) -> None:
+        """Record that a host ended with an attempt: AWS Batch names it in the status reason."""
+        host = PaidHost(instance_id, ended_s=use.ended_s, was_reclaimed=True)
+        self._usage = values.merge(replace(self._usage, hosts=(host,)), self._usage)
+
+    # -- hosts -------------------------------------------------------------------------------------
+
+    def _look_at_hosts(self, overview: Overview) -> None:
+        now_s = self._clock()
+        self._find_new_hosts()
+        hosts = {host.id: host for host in self._usage.hosts}
+        open_hosts = [host for host in hosts.values() if _may_change(host)]
+        updated = self._finder.update(open_hosts, now_s) if open_hosts else {}
+        for host_id, host in updated.items():
+            hosts[host_id] = replace(host, ended_s=host.ended_s or hosts[host_id].ended_s)
+        is_over = overview.state is not RunState.RUNNING
+        is_complete = is_over and not self._choose(overview.jobs)
+        by_host = values.group_uses(self._usage.uses)
+        lingers = any(
+            host.ended_s is None
+            and host.id in updated
+            and values.paid_until_s(host, by_host.get(host.id, ()), now_s) >= now_s
+            for host in hosts.values()
+        )
+        self._usage = replace(
+            self._usage,
+            hosts=tuple(hosts.values()),
+            seen_s=now_s,
+            is_final=is_complete and not lingers,
+            unknown=tuple(self._list_unknown(hosts.values(), is_over)),
+        )
+
+    def _find_new_hosts(self) -> None:
+        """Find the hosts of uses that name a container instance."""
+        arns = dict.fromkeys(use.host for use in self._usage.uses if use.host.startswith("arn:"))
+        if not arns:
+            return
+        found_hosts = self._finder.find(arns)
+        self._host_ids.update({arn: host.id for arn, host in found_hosts.items() if host.id})
+        new_hosts = [host for host in found_hosts.values() if host.id]
+        uses = tuple(
+            replace(use, host=self._host_ids.get(use.host, use.host)) for use in self._usage.uses
+        )
+        new_hosts += [PaidHost(use.host) for use in uses if use.host.startswith("arn:")]
+        self._usage = values.merge(self._usage, replace(self._usage, hosts=tuple(new_hosts)))
+        self._usage = replace(self._usage, uses=uses)
+
+    def _list_unknown(self, hosts: Iterable[PaidHost], is_over: bool) -> Iterator[str]:
+        yield from self._finder.refusals
+        if self._forgotten_count:
+            children = pluralize(self._forgotten_count, "child", "children")
+            yield f"AWS Batch has forgotten {children}: where they ran is not known"
+        if self._fargate_count:
+            attempts = pluralize(self._fargate_count, "attempt")
+            yield f"{attempts} ran on Fargate, which is not counted"
+        untyped = sum(not host.type for host in hosts)
+        if untyped:
+            yield f"the instance type of {pluralize(untyped, 'host')} is not known"
+
+    # -- storing -----------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        if self._is_loaded:
+            return
+        self._is_loaded = True
+        document = self._files.read(USAGE)
+        if document is not None:
+            self._merge(document)
+        self._call_count = sum(map(len, self._recorded.values())) // MAX_DESCRIBED_JOBS
+
+    def _merge(self, document: Mapping[str, Any]) -> None:
+        """Add what a stored document knows."""
+        stored = values.from_json(document["usage"])
+        self._usage = stored if stored.is_final else values.merge(stored, self._usage)
+        self._host_ids = {**document["host_ids"], **self._host_ids}
+        self._forgotten_count = max(self._forgotten_count, document["forgotten"])
+        self._fargate_count = max(self._fargate_count, document["fargate"])
+        for job_id in document["recorded"]:
+            numbers = expand_ranges(document["recorded"], job_id) or set()
+            self._recorded.setdefault(job_id, set()).update(numbers)
+
+    def _store(self) -> None:
+        document = {
+            "usage": values.to_json(self._usage),
+            "host_ids": self._host_ids,
+            "recorded": {
+                job_id: to_ranges(sorted(numbers)) for job_id, numbers in self._recorded.items()
+            },
+            "forgotten": self._forgotten_count,
+            "fargate": self._fargate_count,
+        }
+        # A user who may only read asks each time.
+        with suppress(BatchyardError):
+            self._files.write(USAGE, document)
+
+
+def _may_change(host: PaidHost) -> bool:
+    """Return whether EC2 may know more about a host than is recorded."""
+    return not host.id.startswith("arn:") and (host.ended_s is None or not host.launched_s)
+
+
+def read_uses(
+    step: str, index: int, job: Mapping[str, Any]
+) -> tuple[list[tuple[HostUse, str]], int]:
+    """Return the attempts of a child on hosts, and the number of those on Fargate.
+
+    The host of a use is the ARN of its container instance. Beside it is the id of the EC2 instance
+    where the attempt ended with its host, else an empty text.
+    """
+    state = JobState(job["status"])
+    requested = _read_requested(job)
+    ended = job.get("attempts", ())
+    uses: list[tuple[HostUse, str]] = []
+    fargate_count = 0
+    for number, attempt in enumerate(ended, 1):
+        arn = attempt.get("container", {}).get("containerInstanceArn", "")
+        if not attempt.get("startedAt"):
+            continue  # it never started: its time is idle time of the host
+        if not arn:
+            fargate_count += 1
+            continue
+        is_last = number == len(ended) and state.is_terminal
+        counts = is_last and state is JobState.SUCCEEDED
+        reason = str(attempt.get("statusReason", "")) or str(job.get("statusReason", ""))
+        use = HostUse(
+            *(arn, step, index, number, attempt["startedAt"] / 1000, attempt["stoppedAt"] / 1000),
+            *(requested, counts),
+        )
+        uses.append((use, "" if counts else lost_instance(reason)))
+    arn = job.get("container", {}).get("containerInstanceArn", "")
+    if state is JobState.RUNNING and arn and job.get("startedAt"):
+        started_s = job["startedAt"] / 1000
+        uses.append((HostUse(arn, step, index, len(ended) + 1, started_s, None, requested), ""))
+    return uses, fargate_count
+
+
+def _read_requested(job: Mapping[str, Any]) -> Resources:
+    requirements = job.get("container", {}).get("resourceRequirements", ())
+    amounts = {entry["type"]: int(float(entry["value"])) for entry in requirements}
+    return Resources(amounts.get("VCPU", 1), amounts.get("MEMORY", 0), amounts.get("GPU", 0))
