@@ -106,30 +106,38 @@ def _make_sides(
     # The user may have hidden the GPUs from this process.
     if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         gpus = ()
-    detected_type = None
-    if not request.stand_in:
-        detected_type = metadata.instance_type(environ)
-    sides = []
-    for kind in (CPU, GPU) if request.device == AUTO else (request.device,):
-        stands_for = GPU if kind == GPU and not gpus and request.stand_in else ""
-        if kind == GPU and not gpus and not stands_for:
-            if request.device == GPU:
-                raise OperationalError(
-                    "there is no GPU here to run the command with: nvidia-smi finds none",
-                    hint="run it without one (--device cpu), or on AWS Batch (--env NAME)",
-                )
-            say("no GPU is measured: nvidia-smi finds none")
-            continue
-        device = CPU if stands_for else kind
-        files = ResultFiles(request.out, device, stands_for)
-        files.prepare()
-        for path in files.renamed_files:
-            say(f"an older result is kept as {path}")
-        instance_type = None if stands_for else request.instance_types.get(kind) or detected_type
-        side = _Side(kind, _empty_results(device, stands_for, instance_type, gpus, environ), files)
-        side.write()
-        sides.append(side)
-    return sides
+    kinds = [CPU, GPU] if request.device == AUTO else [request.device]
+    if GPU in kinds and not gpus and not request.stand_in:
+        if request.device == GPU:
+            raise OperationalError(
+                "there is no GPU here to run the command with: nvidia-smi finds none",
+                hint="run it without one (--device cpu), or on AWS Batch (--env NAME)",
+            )
+        say("no GPU is measured: nvidia-smi finds none")
+        kinds.remove(GPU)
+    detected_type = None if request.stand_in else metadata.instance_type(environ)
+    return [_make_side(kind, request, environ, gpus, detected_type, say) for kind in kinds]
+
+
+def _make_side(
+    kind: str,
+    request: CommandRequest,
+    environ: Mapping[str, str],
+    gpus: Sequence[Mapping[str, str]],
+    detected_type: str | None,
+    say: Callable[[str], None],
+) -> _Side:
+    """Return one device to measure; without a GPU, the CPU stands for it."""
+    stands_for = GPU if kind == GPU and not gpus else ""
+    device = CPU if stands_for else kind
+    files = ResultFiles(request.out, device, stands_for)
+    files.prepare()
+    for path in files.renamed_files:
+        say(f"an older result is kept as {path}")
+    instance_type = None if stands_for else request.instance_types.get(kind) or detected_type
+    side = _Side(kind, _empty_results(device, stands_for, instance_type, gpus, environ), files)
+    side.write()
+    return side
 
 
 def _empty_results(

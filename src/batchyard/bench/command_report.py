@@ -42,26 +42,34 @@ def command_text(
     """Return the report. ``by_kind``: kind of device -> its results; one may be missing."""
     all_results = [by_kind[kind] for kind in (CPU, GPU) if kind in by_kind]
     titles = [first.title for results in all_results for first in results.measurements[:1]]
+    parts = [
+        [f"batchyard bench command: {(titles or ['nothing was measured'])[0]}"],
+        _table(all_results, markets),
+        _problems(all_results),
+        _verdict(by_kind, markets),
+        _notes(all_results, markets, notes),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _table(all_results: Sequence[Results], markets: Sequence[Market]) -> list[str]:
+    """Return a row for each measurement, by size; empty if nothing succeeded."""
     measured = [
         (success.size, results, success) for results in all_results for success in results.successes
     ]
     measured.sort(key=lambda entry: entry[0])
     rows = [_cells(measurement, results, markets) for _, results, measurement in measured]
-    parts = [f"batchyard bench command: {(titles or ['nothing was measured'])[0]}"]
-    if rows:
-        parts.append("\n".join(tables.columns(_HEAD, rows, frozenset({0, 1, 2}))))
-    problems = [
+    return list(tables.columns(_HEAD, rows, frozenset({0, 1, 2}))) if rows else []
+
+
+def _problems(all_results: Sequence[Results]) -> list[str]:
+    return [
         f"{results.kind}, {measurement.label}: {measurement.outcome.value.upper()}:"
         f" {measurement.reason}"
         for results in all_results
         for measurement in results.measurements
         if measurement.outcome is not Outcome.OK
     ]
-    parts += ["\n".join(problems)] if problems else []
-    if verdict := _verdict(by_kind, markets):
-        parts.append("\n".join(verdict))
-    parts.append("\n".join(_notes(all_results, markets, notes)))
-    return "\n\n".join(parts) + "\n"
 
 
 def _cells(measurement: Measurement, results: Results, markets: Sequence[Market]) -> list[str]:
@@ -107,23 +115,25 @@ def _verdict(by_kind: Mapping[str, Results], markets: Sequence[Market]) -> list[
     lines += [
         line for name, comparison in comparisons if (line := _threshold_line(name, comparison))
     ]
-    lines += [
-        f"{name}: the GPU {even.verdict}"
-        for name, comparison in comparisons
-        for even in comparison.break_evens
-        if even.measure is Measure.DOLLARS
-    ]
-    lines += [
-        f"the GPU {even.verdict}"
-        for even in comparisons[0][1].break_evens
-        if even.measure is Measure.TIME
-    ]
+    for name, comparison in comparisons:
+        lines += _break_even_lines(comparison, Measure.DOLLARS, f"{name}: ")
+    # Times, and what could not be compared, are the same in every market.
+    any_comparison = comparisons[0][1]
+    lines += _break_even_lines(any_comparison, Measure.TIME)
     lines += [
         f"{row.first.label}: not compared: {row.reason}"
-        for row in comparisons[0][1].rows
+        for row in any_comparison.rows
         if row.reason
     ]
     return lines
+
+
+def _break_even_lines(comparison: Comparison, measure: Measure, prefix: str = "") -> list[str]:
+    return [
+        f"{prefix}the GPU {even.verdict}"
+        for even in comparison.break_evens
+        if even.measure is measure
+    ]
 
 
 def _take_line(name: str, comparison: Comparison, row: Row, has_sizes: bool) -> str:
@@ -186,16 +196,7 @@ def _result_notes(results: Results, markets: Sequence[Market]) -> list[str]:
     lines = []
     if not results.ended:
         lines.append(f"{results.kind} was interrupted: only what was measured until then is here")
-    if results.instance_type is None:
-        lines.append(
-            f"{results.kind}: the instance type is not known, so its price is ?;"
-            f" name it with --{results.device}-type TYPE"
-        )
-    elif any(market.prices.of(results.instance_type) is None for market in markets):
-        lines.append(
-            f"{results.kind}: no price is known for {results.instance_type}, so it is ?;"
-            " give --price TYPE=USD"
-        )
+    lines += _price_notes(results, markets)
     listed = TYPES.get(results.instance_type or "")
     gpus = listed.gpus if listed else 0
     if results.device == GPU and gpus > 1:
@@ -203,3 +204,17 @@ def _result_notes(results: Results, markets: Sequence[Market]) -> list[str]:
     if any(len(measurement.warm_s) == 1 for measurement in results.successes):
         lines.append(f"{results.kind}: too few runs for a spread; --runs 5 is better")
     return lines
+
+
+def _price_notes(results: Results, markets: Sequence[Market]) -> list[str]:
+    if results.instance_type is None:
+        return [
+            f"{results.kind}: the instance type is not known, so its price is ?;"
+            f" name it with --{results.device}-type TYPE"
+        ]
+    if any(market.prices.of(results.instance_type) is None for market in markets):
+        return [
+            f"{results.kind}: no price is known for {results.instance_type}, so it is ?;"
+            " give --price TYPE=USD"
+        ]
+    return []

@@ -80,6 +80,17 @@ def require_command(request: CommandRequest) -> None:
         )
     if not 1 <= request.runs <= MAX_RUNS:
         raise InputError(f"--runs {request.runs}: it must be between 1 and {MAX_RUNS}")
+    _require_sizes(request)
+    for kind, name in request.instance_types.items():
+        if name and not _TYPE.fullmatch(name):
+            raise InputError(
+                f"--{kind}-type {name!r} is no instance type",
+                hint="an instance type looks like g5.xlarge",
+            )
+
+
+def _require_sizes(request: CommandRequest) -> None:
+    """Raise InputError unless the command has a place for the sizes, or there are none."""
     has_size = any(SIZE in word for word in request.words)
     if request.sizes and not has_size:
         raise InputError(
@@ -91,12 +102,6 @@ def require_command(request: CommandRequest) -> None:
             f"the command has {SIZE}, but there are no sizes",
             hint="name the sizes with --sizes, like --sizes 100,1000",
         )
-    for kind, name in request.instance_types.items():
-        if name and not _TYPE.fullmatch(name):
-            raise InputError(
-                f"--{kind}-type {name!r} is no instance type",
-                hint="an instance type looks like g5.xlarge",
-            )
 
 
 def request_of_step(pipeline: Pipeline, name: str, request: CommandRequest) -> CommandRequest:
@@ -115,14 +120,18 @@ def request_of_step(pipeline: Pipeline, name: str, request: CommandRequest) -> C
     index: tuple[str, ...] = ()
     if step.array is not None:
         index = ("env", "AWS_BATCH_JOB_ARRAY_INDEX=0", f"ARRAY_SIZE={step.size}")
-    folder = request.folder
-    if folder is None and not request.files and pipeline.path is not None:
-        folder = pipeline.path.parent / (pipeline.workspace or "")
     return replace(
         request,
         words=(*index, "sh", "-c", text),
         text=text,
         env={**step.env, **request.env},
-        folder=folder,
+        folder=_choose_folder(pipeline, request),
         image=request.image or step.image,
     )
+
+
+def _choose_folder(pipeline: Pipeline, request: CommandRequest) -> Path | None:
+    """Return the folder that the command runs in; None if its files are sent with it."""
+    if request.folder is not None or request.files or pipeline.path is None:
+        return request.folder
+    return pipeline.path.parent / (pipeline.workspace or "")

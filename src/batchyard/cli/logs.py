@@ -86,29 +86,26 @@ def command(
     """
     if patience is not None and not follow:
         raise InputError("--patience needs -f", hint="add -f, or leave --patience out")
-    if command_name is not None and (child or failed or follow):
-        raise InputError(
-            "--command shows one command that has ended",
-            hint="leave STEP, --failed and -f out",
-        )
-    record = find_run(home, run, env)
     if command_name is not None:
-        return _show_command(record, command_name)
+        if child or failed or follow:
+            raise InputError(
+                "--command shows one command that has ended",
+                hint="leave STEP, --failed and -f out",
+            )
+        return _show_command(find_run(home, run, env), command_name)
+    record = find_run(home, run, env)
     step, index = parse_child(child, record.plan)
     sizes = {job.step: job.step_size for job in record.plan.jobs}
     printer = _Printer(sizes, with_headings=index is None and sum(sizes.values()) > 1)
     follower = _Follower(record, step, patience) if follow else None
     missing = _show(record, printer, _Selection(step, index, failed), follower)
+    if not missing and not printer.chunk_count:
+        name = child or "the run"
+        missing = f"{name} has written nothing"
+        if failed:
+            missing = f"no failed child of {name} has written anything"
     if missing:
         click.echo(missing, err=True)
-    elif not printer.chunk_count:
-        name = child or "the run"
-        click.echo(
-            f"no failed child of {name} has written anything"
-            if failed
-            else f"{name} has written nothing",
-            err=True,
-        )
     return 0
 
 

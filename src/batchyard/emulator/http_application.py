@@ -117,6 +117,10 @@ class HttpApplication:
             return self._answer_control(request)
         if (request.method, request.path) == ("POST", _RESET_PATH):
             return self._reset(request)
+        return self._respond_to_call(request)
+
+    def _respond_to_call(self, request: Request) -> WSGIApplication:
+        """Answer a call of an AWS API, with the faults that are injected."""
         call = identify_call(request)
         self._call_counts[f"{call.service}:{call.operation}"] += 1
         session_token = request.headers.get("X-Amz-Security-Token", "")

@@ -206,16 +206,7 @@ def describe_log_streams(state: EndpointState, request: Document) -> Document | 
     if is_by_time and prefix:
         raise _invalid("Cannot order by LastEventTime with a logStreamNamePrefix.")
     is_descending = request.get("descending", False)
-    entries: list[tuple[tuple[int, str], Stream | Document]] = [
-        ((_last_event_ms(state, stream) if is_by_time else 0, stream.name), stream)
-        for stream in list_streams(state, group)
-        if stream.name.startswith(prefix)
-    ]
-    entries += [
-        ((stream.get("lastEventTimestamp", 0) if is_by_time else 0, name), stream)
-        for stream in state.user_log_groups.describe_streams(group)
-        if (name := str(stream["logStreamName"])).startswith(prefix)
-    ]
+    entries = _list_stream_entries(state, group, prefix, is_by_time=is_by_time)
     entries.sort(key=lambda entry: entry[0], reverse=is_descending)
     start = 0
     if request.get("nextToken"):
@@ -231,6 +222,22 @@ def describe_log_streams(state: EndpointState, request: Document) -> Document | 
     if start + limit >= len(entries):
         return answer
     return {**answer, "nextToken": _pack_token(page[-1][0])}
+
+
+def _list_stream_entries(
+    state: EndpointState, group: str, prefix: str, *, is_by_time: bool
+) -> list[tuple[tuple[int, str], Stream | Document]]:
+    """Return the streams of jobs and of users, each with the key of its place in the order."""
+    entries: list[tuple[tuple[int, str], Stream | Document]] = [
+        ((_last_event_ms(state, stream) if is_by_time else 0, stream.name), stream)
+        for stream in list_streams(state, group)
+        if stream.name.startswith(prefix)
+    ]
+    return entries + [
+        ((stream.get("lastEventTimestamp", 0) if is_by_time else 0, name), stream)
+        for stream in state.user_log_groups.describe_streams(group)
+        if (name := str(stream["logStreamName"])).startswith(prefix)
+    ]
 
 
 def _describe_stream(state: EndpointState, group: str, stream: Stream) -> Document:

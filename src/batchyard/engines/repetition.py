@@ -82,14 +82,7 @@ def _select_command(plan: Plan, step: str, number: int, *, claims: bool) -> tupl
     if job.is_dynamic and claims:
         other_commands = [n for n in range(job.command_count) if n != number]
         return plan, Unfinished({step: [0]}, {step: other_commands})
-    index = number
-    if job.has_list and not job.is_dynamic:
-        index = shard.child_of(job.command_count, number, job.step_size, job.share_out)
-    if number not in job.commands_of_index(index) or index not in _indices(job):
-        raise InputError(
-            f"command {step}:{number} was not part of this run",
-            hint="repeat it in the run that this one is a retry of",
-        )
+    index = _child_of_command(job, number)
     if not job.has_several_commands:
         return plan, Unfinished({step: [index]}, {})
     # A worker on AWS takes the share of its child, so the others are skipped there.
@@ -98,6 +91,19 @@ def _select_command(plan: Plan, step: str, number: int, *, claims: bool) -> tupl
     jobs = tuple(single if other is job else other for other in plan.jobs)
     other_commands = [n for n in share if n != number]
     return replace(plan, jobs=jobs), Unfinished({step: [index]}, {step: other_commands})
+
+
+def _child_of_command(job: PlannedJob, number: int) -> int:
+    """Return the child that has the command. Raises InputError if no child of the run has it."""
+    index = number
+    if job.has_list and not job.is_dynamic:
+        index = shard.child_of(job.command_count, number, job.step_size, job.share_out)
+    if number not in job.commands_of_index(index) or index not in _indices(job):
+        raise InputError(
+            f"command {job.step}:{number} was not part of this run",
+            hint="repeat it in the run that this one is a retry of",
+        )
+    return index
 
 
 def _indices(job: PlannedJob) -> Sequence[int]:

@@ -64,6 +64,12 @@ def _check_mount(node: Node, label: str, mistakes: Mistakes) -> Mount | None:
         problem = f"has {' and '.join(sources)}" if sources else "has no source"
         mistakes.add(node, f"{label} {problem}", f"write one of {', '.join(_SOURCES)}")
         return None
+    _check_efs_keys(node, label, mistakes)
+    return Mount(**values) if "path" in values else None
+
+
+def _check_efs_keys(node: Mapping, label: str, mistakes: Mistakes) -> None:
+    """Add a mistake for keys of EFS without a file system, and for two folders of one."""
     for name in ("folder", "access_point"):
         if name in node.entries and "efs" not in node.entries:
             mistakes.add(node.entries[name][0], f"{label} has {name} without efs", "add efs")
@@ -73,7 +79,6 @@ def _check_mount(node: Node, label: str, mistakes: Mistakes) -> Mount | None:
             f"{label} has folder and access_point",
             "leave folder out: the access point decides the folder",
         )
-    return Mount(**values) if "path" in values else None
 
 
 def _check_ulimit(node: Node, label: str, mistakes: Mistakes) -> str | None:

@@ -8,7 +8,7 @@ Only the files that the user names are read, and nothing is executed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,12 +92,19 @@ def _load(
         params=effective_params or {},
         fail_fast=values.get("fail_fast", False),
         warnings=warnings,
-        resource_places={
-            (draft.name, key): f"{path}:{_place_of(draft, key, root)}"
-            for draft in drafts
-            for key in ("cpus", "memory", "gpus")
-        },
+        resource_places=_find_resource_places(drafts, path, root),
     )
+
+
+def _find_resource_places(
+    drafts: Sequence[StepDraft], path: Path, root: yaml_positions.Mapping
+) -> dict[tuple[str, str], str]:
+    """Return (step, key) -> `FILE:LINE:COLUMN` of what each step requests."""
+    return {
+        (draft.name, key): f"{path}:{_place_of(draft, key, root)}"
+        for draft in drafts
+        for key in ("cpus", "memory", "gpus")
+    }
 
 
 def _place_of(draft: StepDraft, key: str, root: yaml_positions.Mapping) -> str:

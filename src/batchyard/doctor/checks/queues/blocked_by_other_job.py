@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchyard.doctor.checks.base import Timing, check_facts, runnable_job
-from batchyard.doctor.facts import Facts, FrontJob, require
+from batchyard.doctor.facts import Facts, FrontJob, Job, require
 from batchyard.doctor.finding import Finding, Kind, Severity, Verdict
 from batchyard.units import format_duration
 
@@ -16,23 +16,33 @@ _MISCONFIGURED = "MISCONFIGURATION"
 def check(facts: Facts, timing: Timing) -> Verdict:
     """Report a first job that AWS Batch calls blocked, or that is first for longer than dwell_s."""
     job = runnable_job(facts)
-    if job is None and (facts.job is not None or facts.subject.kind != "queue"):
+    if job is not None:
+        return _check_job(job, facts, timing)
+    if facts.job is not None or facts.subject.kind != "queue":
         return None
     front_jobs = require(facts.front)
-    if not front_jobs or (job and _parent_id(front_jobs[0].job_id) == _parent_id(job.job_id)):
+    if not front_jobs or not _is_misconfigured(front_jobs[0]):
+        return []
+    return _finding(f"queue {facts.subject.name}", front_jobs[0], _age_s(facts, front_jobs[0]))
+
+
+def _check_job(job: Job, facts: Facts, timing: Timing) -> Verdict:
+    """Report the first job of the queue in which this job waits."""
+    front_jobs = require(facts.front)
+    if not front_jobs or _parent_id(front_jobs[0].job_id) == _parent_id(job.job_id):
         return []
     first = front_jobs[0]
-    # AWS Batch has decided: no time makes such a job start.
-    is_misconfigured = first.status_reason.startswith(_MISCONFIGURED)
-    if job is None:
-        place = f"queue {facts.subject.name}"
-        return _finding(place, first, _age_s(facts, first)) if is_misconfigured else []
-    if timing.is_early and not is_misconfigured:
+    if timing.is_early and not _is_misconfigured(first):
         return None
     age_s = _age_s(facts, first)
     if not first.status_reason and age_s < timing.dwell_s:
         return []
     return _finding(f"job {job.job_id}", first, age_s)
+
+
+def _is_misconfigured(first: FrontJob) -> bool:
+    """Return whether AWS Batch has decided that the job cannot start, however long it waits."""
+    return first.status_reason.startswith(_MISCONFIGURED)
 
 
 def _age_s(facts: Facts, first: FrontJob) -> float:
