@@ -8,6 +8,8 @@
         bucket: lab-runs
         queues: {cpu: lab-cpu, gpu: lab-gpu, cpu_on_demand: lab-cpu-od, gpu_on_demand: lab-gpu-od}
         job_role: arn:aws:iam::123456789012:role/lab-job
+
+An environment has queues of AWS Batch, an ECS cluster (`cluster: lab-ecs`), or both.
 """
 
 from __future__ import annotations
@@ -37,6 +39,14 @@ _OUTPUTS = {
     "LogGroup": "log_group",
     "DefinitionPrefix": "definition_prefix",
 }
+#: field of Environment -> outputs of the stack `ecs`, or else `spotfleet`, which has no provider
+_ECS_OUTPUTS = {
+    "cluster": "EcsCluster",
+    "capacity_provider": "EcsCapacityProvider",
+    "task_role": "EcsTaskRoleArn",
+    "task_log_group": "EcsLogGroup",
+}
+_SPOT_FLEET_OUTPUTS = {"cluster": "SpotFleetCluster", "task_log_group": "SpotFleetLogGroup"}
 _QUEUE_OUTPUTS = {
     "CpuQueue": "cpu",
     "GpuQueue": "gpu",
@@ -57,6 +67,17 @@ _PATTERNS = {
     "region": (_REGION, "a region", "us-east-1"),
     "job_role": (_ROLE, "the ARN of a role", "arn:aws:iam::123456789012:role/lab-job"),
     "execution_role": (_ROLE, "the ARN of a role", "arn:aws:iam::123456789012:role/lab-execution"),
+    "task_role": (_ROLE, "the ARN of a role", "arn:aws:iam::123456789012:role/lab-task"),
+    "cluster": (
+        re.compile(r"[A-Za-z0-9_-]{1,255}|arn:aws[a-z-]*:ecs:[a-z0-9-]+:[0-9]{12}:cluster/[\w-]+"),
+        "the name or ARN of an ECS cluster",
+        "lab-ecs",
+    ),
+    "capacity_provider": (
+        re.compile(r"[A-Za-z0-9_-]{1,255}"),
+        "the name of a capacity provider",
+        "lab-gpu-nodes",
+    ),
     "repository": (
         re.compile(r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)+|[a-z0-9][a-z0-9._-]*"),
         "the address of a repository, without a tag and without https://",
@@ -66,6 +87,11 @@ _PATTERNS = {
         re.compile(r"[A-Za-z0-9_/.#-]{1,512}"),
         "the name of a log group",
         "/aws/batch/job",
+    ),
+    "task_log_group": (
+        re.compile(r"[A-Za-z0-9_/.#-]{1,512}"),
+        "the name of a log group",
+        "/batchyard/lab/ecs",
     ),
     "definition_prefix": (
         re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"),
@@ -86,7 +112,7 @@ _QUEUE = re.compile(
     r"|arn:aws[a-z-]*:batch:[a-z0-9-]+:[0-9]{12}:job-queue/[\w-]+"
 )
 #: stacks of an environment that have these outputs; a stack is named `<environment>-<name>`
-STACKS = ("batch", "storage", "iam", "registry")
+STACKS = ("batch", "storage", "iam", "registry", "ecs", "spotfleet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +136,14 @@ class Environment:
     profile: str | None = None
     #: whether tasks on Fargate get a public address: ENABLED or DISABLED, as AWS Batch has it
     assign_public_ip: str = "ENABLED"
+    #: name or ARN of the ECS cluster that runs tasks; None if the environment has none
+    cluster: str | None = None
+    #: capacity provider of the cluster; None to run tasks on the hosts that the cluster has
+    capacity_provider: str | None = None
+    #: role of the code in tasks; the role of jobs if it is None
+    task_role: str | None = None
+    #: log group of tasks; that of jobs if it is None
+    task_log_group: str | None = None
 
     def queue(self, *, needs_gpu: bool, on_demand: bool = False) -> str:
         """Return the name or ARN of the queue. Raises InputError if there is none of this kind."""
@@ -249,10 +283,12 @@ def _require_known_keys(settings: Mapping[str, Any], place: str) -> None:
 
 def _require_texts(settings: Mapping[str, Any], place: str) -> None:
     queues = settings.get("queues", {})
-    if not isinstance(queues, dict) or not queues or set(queues) - set(QUEUES):
+    has_compute = bool(queues) or "cluster" in settings
+    if not isinstance(queues, dict) or not has_compute or set(queues) - set(QUEUES):
         kinds = ", ".join(QUEUES)
         raise InputError(
-            f"{place}: `queues` must map one or more of {kinds} to the names of job queues"
+            f"{place}: `queues` must map one or more of {kinds} to the names of job queues",
+            hint="or add `cluster:` with the name of an ECS cluster",
         )
     no_texts = [
         key for key, value in settings.items() if key != "queues" and not isinstance(value, str)
@@ -281,7 +317,7 @@ def _require_patterns(settings: Mapping[str, Any], place: str) -> None:
                 f"{place}: {key} is {settings[key]!r}, which is not {description}",
                 hint=f"for example {example}",
             )
-    for kind, queue in settings["queues"].items():
+    for kind, queue in settings.get("queues", {}).items():
         if not _QUEUE.fullmatch(queue):
             raise InputError(
                 f"{place}: queues.{kind} is {queue!r}", hint="write a job queue's name or its ARN"
@@ -299,13 +335,24 @@ def from_outputs(name: str, outputs: Mapping[str, str]) -> Environment:
     queues = {
         kind: outputs[output] for output, kind in _QUEUE_OUTPUTS.items() if outputs.get(output)
     }
-    if not queues or "bucket" not in settings:
+    settings |= _find_cluster(outputs)
+    if not (queues or "cluster" in settings) or "bucket" not in settings:
         raise InputError(
             f"environment {name!r} is deployed in part only: "
             f"it has {', '.join(sorted(outputs)) or 'no outputs'}",
             hint=f"`batchyard deploy --env {name}` completes it",
         )
     return Environment(name=name, region=outputs["Region"], queues=queues, **settings)
+
+
+def _find_cluster(outputs: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields about the ECS cluster: that of the stack `ecs`, or else of `spotfleet`."""
+    for members in (_ECS_OUTPUTS, _SPOT_FLEET_OUTPUTS):
+        if outputs.get(members["cluster"]):
+            return {
+                member: outputs[output] for member, output in members.items() if outputs.get(output)
+            }
+    return {}
 
 
 def to_json(environment: Environment) -> dict[str, Any]:

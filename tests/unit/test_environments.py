@@ -173,3 +173,29 @@ def test_a_name_near_to_a_deployed_one_is_offered_before_a_deployment(tmp_path: 
     with pytest.raises(InputError) as caught:
         environments.load(tmp_path, "other", lambda name: {}, lambda: ["prod", "dev"])
     assert caught.value.hint == "`batchyard deploy --env other` creates one"
+
+
+def test_an_environment_may_have_an_ecs_cluster_instead_of_queues(tmp_path: Path) -> None:
+    settings = {"region": "us-east-1", "bucket": "lab-runs", "cluster": "lab-ecs"}
+    lab = environments.from_mapping("lab", settings, "file")
+    assert (lab.cluster, lab.capacity_provider, dict(lab.queues)) == ("lab-ecs", None, {})
+    with pytest.raises(InputError, match="cluster is 'lab ecs', which is not the name or ARN"):
+        environments.from_mapping("lab", {**settings, "cluster": "lab ecs"}, "file")
+
+
+def test_the_cluster_of_the_stack_ecs_goes_before_that_of_spotfleet() -> None:
+    outputs = {"Region": "us-east-1", "Bucket": "b", "SpotFleetCluster": "dev-spotfleet"}
+    fleet = environments.from_outputs("dev", outputs)
+    assert (fleet.cluster, fleet.capacity_provider) == ("dev-spotfleet", None)
+    outputs |= {
+        "EcsCluster": "dev-ecs",
+        "EcsCapacityProvider": "dev-gpu-nodes",
+        "EcsTaskRoleArn": "arn:aws:iam::123456789012:role/dev-ecs-TaskRole-1",
+        "EcsLogGroup": "/batchyard/dev/ecs",
+    }
+    both = environments.from_outputs("dev", outputs)
+    assert (both.cluster, both.capacity_provider) == ("dev-ecs", "dev-gpu-nodes")
+    assert (both.task_role, both.task_log_group) == (
+        outputs["EcsTaskRoleArn"],
+        "/batchyard/dev/ecs",
+    )

@@ -90,7 +90,12 @@ def test_the_outputs_are_those_that_environments_are_read_from() -> None:
             r"^  (\w+):\n", load_template(name).text.partition("\nOutputs:\n")[2], re.MULTILINE
         )
     }
-    wanted = {*environments._OUTPUTS, *environments._QUEUE_OUTPUTS}
+    wanted = {
+        *environments._OUTPUTS,
+        *environments._QUEUE_OUTPUTS,
+        *environments._ECS_OUTPUTS.values(),
+        *environments._SPOT_FLEET_OUTPUTS.values(),
+    }
     assert wanted <= named
 
 
