@@ -30,7 +30,8 @@ def actions_of(statements: list[dict[str, Any]]) -> set[str]:
 
 def holds(condition: dict[str, dict[str, Any]], context: dict[str, str]) -> bool:
     for operator, wanted in condition.items():
-        assert operator in ("StringEquals", "StringLike", "BoolIfExists", "Null"), operator
+        known = ("StringEquals", "StringLike", "ArnEquals", "BoolIfExists", "Null")
+        assert operator in known, operator
         for key, patterns in wanted.items():
             value = context.get(key)
             if operator == "Null":

@@ -87,6 +87,41 @@ def role(name: str) -> list[dict[str, Any]]:
     ]
 
 
+ECS = f"arn:aws:ecs:us-east-1:{ACCOUNT}"
+TASK_ROLE = f"{ROLES}/dev-ecs-TaskRole-1a2b"
+TO_TASKS = {"iam__PassedToService": "ecs-tasks.amazonaws.com"}
+#: what people who only run tasks are not to do
+NOT_A_TASK = [
+    call("ecs:RunTask", f"{ECS}:task-definition/dev_x:1", ecs__cluster=f"{ECS}:cluster/prod-ecs"),
+    call("ecs:RunTask", f"{ECS}:task-definition/prod_x:1", ecs__cluster=f"{ECS}:cluster/dev-ecs"),
+    call("ecs:StopTask", f"{ECS}:task/dev-2-ecs/1f"),
+    call("ecs:TagResource", f"{ECS}:task/dev-ecs/1f", ecs__CreateAction="CreateService"),
+    call("ecs:ListTasks", ecs__cluster=f"{ECS}:cluster/prod-ecs"),
+    call("ecs:UpdateService", f"{ECS}:service/dev-ecs/dev-notebook"),
+    call("ecs:DeleteCluster", f"{ECS}:cluster/dev-ecs"),
+    call("iam:PassRole", TASK_ROLE, iam__PassedToService="ec2.amazonaws.com"),
+    call("iam:PassRole", f"{ROLES}/dev-2-ecs-TaskRole-1a2b", **TO_TASKS),
+    call("logs:GetLogEvents", f"{LOGS.replace('dev/jobs', 'dev-2/ecs')}:log-stream:x"),
+    call(
+        "ssm:StartSession",
+        f"arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-1",
+        **{"ssm:resourceTag/batchyard:environment": "prod"},
+    ),
+    call("ssm:StartSession", "arn:aws:ssm:us-east-1::document/SSM-SessionManagerRunShell"),
+]
+
+
+@pytest.mark.parametrize(
+    "asked", NOT_A_TASK, ids=lambda asked: f"{asked.action} {asked.resource.split(':')[-1]}"
+)
+def test_who_runs_tasks_may_do_nothing_else(asked: Call) -> None:
+    assert not allowed(policy("TaskSubmitterPolicy"), asked)
+
+
+def test_who_runs_tasks_may_pass_the_role_of_tasks() -> None:
+    assert allowed(policy("TaskSubmitterPolicy"), call("iam:PassRole", TASK_ROLE, **TO_TASKS))
+
+
 @pytest.mark.parametrize(
     "asked", NOT_A_RUN, ids=lambda asked: f"{asked.action} {asked.resource.split(':')[-1]}"
 )
@@ -137,8 +172,17 @@ def test_who_deploys_is_bound_to_the_environment_where_aws_has_names() -> None:
 
 @pytest.mark.parametrize("name", cfn.resources("iam", "AWS::IAM::ManagedPolicy"))
 def test_a_policy_is_within_the_limit(name: str) -> None:
-    # IAM counts the characters of the document without white space.
-    assert len(json.dumps(policy(name), separators=(",", ":"))) < 6144 - 200
+    # IAM counts the characters of the document without white space. The longest names that an
+    # environment, a region and a partition can have.
+    longest = VALUES | {
+        "Env": "e" * 20,
+        "AWS::Region": "ap-southeast-99",
+        "AWS::Partition": "aws-cn",
+    }
+    longest |= {key.replace("dev-", "e" * 20 + "-"): value for key, value in VALUES.items()}
+    longest["Env"] = "e" * 20
+    document = cfn.resources("iam", "AWS::IAM::ManagedPolicy")[name]["PolicyDocument"]
+    assert len(json.dumps(cfn.render(document, longest), separators=(",", ":"))) < 6144 - 200
 
 
 def test_roles_are_for_their_services_only_and_bounded_where_asked() -> None:
