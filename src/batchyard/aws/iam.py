@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from batchyard.aws.session import AwsSession, naming_errors
+from batchyard.aws.cloudformation import naming_admin_errors
+from batchyard.aws.session import AwsRefusedError, AwsSession, naming_errors
 
 
 class Iam:
@@ -43,3 +44,14 @@ class Iam:
                 PathPrefix="/aws-service-role/", MaxItems=1000
             )
         return [role["RoleName"] for role in answer["Roles"]]
+
+    def create_service_linked_role(self, service: str) -> bool:
+        """Create the role that a service of AWS has for itself; return False if it exists."""
+        try:
+            with naming_admin_errors(f"create the service-linked role of {service}", "iam"):
+                self._session.client("iam").create_service_linked_role(AWSServiceName=service)
+        except AwsRefusedError as exc:
+            if "has been taken" in exc.message or exc.code == "EntityAlreadyExists":
+                return False
+            raise
+        return True

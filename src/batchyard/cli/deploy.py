@@ -46,6 +46,7 @@ def command(
     run the same command again.
     """
     from batchyard.aws.cloudformation import CloudFormation
+    from batchyard.aws.iam import Iam
     from batchyard.aws.session import AwsSession
     from batchyard.infra import catalogue, deploying, prechecks
     from batchyard.infra.stacks import Stacks
@@ -65,7 +66,10 @@ def command(
         prechecks.require_workable(planned_values, env)
         for line in prechecks.describe_account(session, planned_values):
             terminal.say(line)
-        changed = deploying.deploy(stacks, terminal, selected, env, values, all_tags)
+        changed = deploying.deploy(
+            *(stacks, terminal, selected, env, values, all_tags),
+            create_role=Iam(session).create_service_linked_role,
+        )
     finally:
         terminal.close()
     if not changed:

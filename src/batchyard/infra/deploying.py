@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from batchyard.aws.cloudformation import CloudFormation
@@ -33,6 +33,12 @@ _EXPORT_HINT = (
 )
 
 
+#: template -> the services of AWS whose own roles it needs, and that only AWS's console creates
+_SERVICE_ROLES = {"spotfleet": ("spot.amazonaws.com", "spotfleet.amazonaws.com")}
+#: Creates the service-linked role of a service; returns False if the account has it.
+CreateRole = Callable[[str], bool]
+
+
 def check_arguments(
     templates: Sequence[Template], environment: str, settings: Mapping[str, str]
 ) -> None:
@@ -61,16 +67,21 @@ def deploy(
     environment: str,
     settings: Mapping[str, str],
     tags: Mapping[str, str] | None = None,
+    *,
+    create_role: CreateRole | None = None,
 ) -> int:
     """Deploy the templates one after the other, and return the number of changed stacks.
 
-    Raises DeclinedError if the user declines a change, StackFailedError if AWS rolls one back.
+    ``create_role`` is called for the service-linked roles that a template needs. Raises
+    DeclinedError if the user declines a change, StackFailedError if AWS rolls one back.
     """
     changed = 0
     for template in templates:
         for _ in range(_MAX_PLANS):
             try:
-                changed += _deploy_template(stacks, dialog, template, environment, settings, tags)
+                changed += _deploy_template(
+                    stacks, dialog, template, environment, settings, tags, create_role
+                )
                 break
             except SupersededError as exc:
                 dialog.say(f"{exc.message}; planning the change again")
@@ -89,6 +100,7 @@ def _deploy_template(
     environment: str,
     settings: Mapping[str, str],
     tags: Mapping[str, str] | None,
+    create_role: CreateRole | None,
 ) -> bool:
     """Deploy a template, and return whether its stack changed.
 
@@ -108,8 +120,25 @@ def _deploy_template(
     except BaseException:
         stacks.discard(prepared)
         raise
+    if create_role is not None:
+        _create_roles(dialog, template, prepared.stack, create_role)
     stacks.execute(prepared)
     return True
+
+
+def _create_roles(dialog: Dialog, template: Template, stack: str, create_role: CreateRole) -> None:
+    """Create the service-linked roles that a template needs and the account lacks."""
+    for service in _SERVICE_ROLES.get(template.name, ()):
+        try:
+            if create_role(service):
+                dialog.say(f"{stack}: created the service-linked role of {service}")
+        except AccessDeniedError:
+            # The role may exist: AWS does not tell those who may not create it.
+            command = f"aws iam create-service-linked-role --aws-service-name {service}"
+            dialog.say(
+                f"{stack}: you may not create the service-linked role of {service}; if no node"
+                f" starts, ask an administrator of the account for `{command}`"
+            )
 
 
 def diff(

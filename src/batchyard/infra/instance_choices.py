@@ -24,6 +24,15 @@ _NODE_DISKS = {
     "spotfleet": ("ImageId", "VolumeGiB"),
 }
 
+#: CPU units of ECS in one vCPU.
+UNITS_PER_VCPU = 1024
+#: parameter of a task -> what to do if the nodes have less
+_TASK_HINTS = {
+    "TaskGpus": "for four GPUs: --set InstanceTypes=g4dn.12xlarge,g5.12xlarge,g6.12xlarge",
+    "TaskCpuUnits": "1024 units are one vCPU; take less, or larger types with --set InstanceTypes",
+    "TaskMemoryMiB": "take less, or larger types with --set InstanceTypes",
+}
+
 #: template -> parameter -> value
 Values = Mapping[str, Mapping[str, str]]
 
@@ -82,20 +91,32 @@ def describe_gpu_type_problem(name: str) -> str:
 
 
 def _find_task_problems(template: str, values: Mapping[str, str]) -> Iterator[ValueProblem]:
-    """Yield a problem if a task of `ecs` asks for more GPUs than the smallest of its nodes has."""
+    """Yield what a task of `ecs` asks for and the smallest of its nodes does not have."""
     if "TaskGpus" not in values:
         return
     names = list_types(values.get(GPU_TYPE_PARAMETERS[template], ""))
-    for node in types.expand(names) if names else ():
-        if int(float(values["TaskGpus"])) > node.gpus:
-            yield ValueProblem(
-                template,
-                "TaskGpus",
-                values["TaskGpus"],
-                f"{node.name} has {node.gpus}, and a task must fit every type of InstanceTypes",
-                "for four GPUs: --set InstanceTypes=g4dn.12xlarge,g5.12xlarge,g6.12xlarge",
-            )
-            return
+    task = {name: int(float(values.get(name, "0"))) for name in _TASK_HINTS}
+    nodes = types.expand(names) if names else ()
+    for name, hint in _TASK_HINTS.items():
+        for node in nodes:
+            offer = _list_task_offers(node.name)[name]
+            if task[name] > offer:
+                problem = (
+                    f"{node.name} has {offer}, and a task must fit every type of InstanceTypes"
+                )
+                yield ValueProblem(template, name, values[name], problem, hint)
+                break
+
+
+def _list_task_offers(type_name: str) -> dict[str, int]:
+    """Return parameter -> the most of it that a node of this type has for a task."""
+    offer = types.registered_resources(type_name)
+    assert offer is not None, f"{type_name} is not in the catalogue"
+    return {
+        "TaskGpus": offer.gpus,
+        "TaskCpuUnits": offer.vcpus * UNITS_PER_VCPU,
+        "TaskMemoryMiB": offer.memory_mib,
+    }
 
 
 def _find_disk_problems(template: str, values: Values, environment: str) -> Iterator[ValueProblem]:

@@ -38,6 +38,8 @@ def test_the_defaults_work() -> None:
             {"TaskGpus": "8", "InstanceTypes": "g4dn.12xlarge,g5.12xlarge,g6.48xlarge"},
             "12xlarge has 4",
         ),
+        ("ecs", {"TaskMemoryMiB": "16384"}, "TaskMemoryMiB=16384: g4dn.xlarge has 15"),
+        ("ecs", {"TaskCpuUnits": "8192"}, "TaskCpuUnits=8192: g4dn.xlarge has 4096"),
     ],
 )
 def test_values_that_cannot_work_are_refused(

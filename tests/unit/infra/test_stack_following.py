@@ -4,12 +4,13 @@ making anew, giving way.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from scripted_cloudformation import Listener, Scripted
 
-from batchyard.aws.session import AwsRefusedError
+from batchyard.aws.session import AccessDeniedError, AwsRefusedError
 from batchyard.errors import InputError, OperationalError
 from batchyard.infra import catalogue, deploying
 from batchyard.infra.stacks import DeclinedError, StackFailedError, Stacks
@@ -332,3 +333,33 @@ def test_a_stack_that_is_being_cleaned_up_is_not_done() -> None:
     ]
     assert deploy(aws, front) == 1
     assert front.steps == ["deleted Old"]
+
+
+def test_the_roles_of_spot_fleets_are_created_after_the_answer_is_yes() -> None:
+    fleet = catalogue.load_template("spotfleet")
+
+    def deploy_fleet(answer: bool, create_role: deploying.CreateRole) -> str:
+        aws, front = Scripted(), Listener(answer)
+        aws.on_execute = MADE
+        with suppress(DeclinedError):
+            deploying.deploy(stacks(aws, front), front, [fleet], "dev", {}, create_role=create_role)
+        return "\n".join(front.said)
+
+    created: list[str] = []
+
+    def create(service: str) -> bool:
+        created.append(service)
+        return service == "spotfleet.amazonaws.com"
+
+    deploy_fleet(False, create)
+    assert created == []
+    said = deploy_fleet(True, create)
+    assert created == ["spot.amazonaws.com", "spotfleet.amazonaws.com"]
+    assert said.count("created the service-linked role of spotfleet.amazonaws.com") == 1
+
+    def refuse(service: str) -> bool:
+        raise AccessDeniedError("no")
+
+    assert "aws iam create-service-linked-role --aws-service-name spot" in deploy_fleet(
+        True, refuse
+    )
