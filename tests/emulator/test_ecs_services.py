@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,6 +119,33 @@ def test_the_circuit_breaker_returns_to_the_last_revision_that_worked(ecs: Any) 
     service = wait_stable(ecs, "broken")
     assert service["taskDefinition"] == good
     delete(ecs, "broken")
+
+
+def test_a_healthy_task_sets_the_count_of_the_circuit_breaker_back(
+    ecs: Any, tmp_path: Path
+) -> None:
+    script = (
+        f"n=0; until mkdir {tmp_path}/$n 2>/dev/null; do n=$((n+1)); done; "
+        "[ $n -lt 2 ] && exit 1; while :; do sleep 0.05; done"
+    )
+    gpu = {"resourceRequirements": [{"type": "GPU", "value": "1"}]}
+    register(ecs, "shaky", {"command": shell(script), "stopTimeout": 0, **gpu})
+    ecs.create_service(
+        serviceName="shaky",
+        taskDefinition="shaky",
+        # There is room for two, so that the deployment goes on.
+        desiredCount=3,
+        deploymentConfiguration={"deploymentCircuitBreaker": {"enable": True, "rollback": False}},
+    )
+    service = until(
+        lambda: service_of(ecs, "shaky"),
+        lambda service: (
+            service["runningCount"] == 2 and not service["deployments"][0]["failedTasks"]
+        ),
+    )
+    assert service["deployments"][0]["rolloutState"] == "IN_PROGRESS"
+    assert len(ecs.list_tasks(serviceName="shaky", desiredStatus="STOPPED")["taskArns"]) == 2
+    delete(ecs, "shaky")
 
 
 def test_a_service_whose_tasks_fail_starts_them_ever_more_rarely(ecs: Any) -> None:

@@ -34,9 +34,38 @@ _Pattern = tuple[str, re.Pattern[str], str]
 _CASELESS_ENUMS = ("RetryAction",)
 
 
+#: Service -> structure -> members that AWS has added since botocore 1.43.11, with their shapes.
+_ADDED_MEMBERS: dict[str, dict[str, dict[str, str]]] = {
+    "ecs": {
+        "DeploymentCircuitBreaker": {
+            "resetOnHealthyTask": "Boolean",
+            "thresholdConfiguration": "ThresholdConfiguration",
+        },
+    },
+}
+_ADDED_SHAPES: dict[str, dict[str, Any]] = {
+    "ecs": {
+        "ThresholdConfiguration": {
+            "type": "structure",
+            "required": ["type", "value"],
+            "members": {"type": {"shape": "ThresholdType"}, "value": {"shape": "Integer"}},
+        },
+        "ThresholdType": {
+            "type": "string",
+            "enum": ["COUNT", "BOUNDED_PERCENT", "UNBOUNDED_PERCENT"],
+        },
+    },
+}
+
+
 @cache
 def service_model(service: str) -> ServiceModel:
-    return ServiceModel(Loader().load_service_model(service, "service-2"), service)
+    document = Loader().load_service_model(service, "service-2")
+    shapes = _ADDED_SHAPES.get(service, {}) | document["shapes"]
+    for name, members in _ADDED_MEMBERS.get(service, {}).items():
+        added = {member: {"shape": shape} for member, shape in members.items()}
+        shapes[name] = shapes[name] | {"members": added | shapes[name]["members"]}
+    return ServiceModel(document | {"shapes": shapes}, service)
 
 
 @cache

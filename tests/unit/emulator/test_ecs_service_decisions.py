@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from batchyard.emulator.ecs.service_decisions import (
+    CircuitBreaker,
     Counts,
     Plan,
     backoff_s,
-    failure_threshold,
     is_complete,
     plan,
 )
@@ -63,5 +65,20 @@ def test_every_deployment_ends_within_its_bounds(desired: int, percents: tuple[i
 
 
 def test_failures() -> None:
-    assert [failure_threshold(n) for n in (0, 1, 6, 7, 10, 1000)] == [3, 3, 3, 4, 5, 200]
     assert [backoff_s(n) for n in (0, 2, 3, 4, 5, 8, 9, 1000)] == [0, 0, 1, 2, 4, 32, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "expected"),
+    [
+        ({}, [3, 3, 3, 4, 5, 200]),
+        ({"type": "BOUNDED_PERCENT", "value": 100}, [3, 3, 6, 7, 10, 200]),
+        ({"type": "UNBOUNDED_PERCENT", "value": 50}, [1, 1, 3, 4, 5, 500]),
+        ({"type": "COUNT", "value": 2}, [2, 2, 2, 2, 2, 2]),
+    ],
+)
+def test_how_many_failures_break_the_circuit(
+    threshold: dict[str, Any], expected: list[int]
+) -> None:
+    breaker = CircuitBreaker.parse({"enable": True, "thresholdConfiguration": threshold})
+    assert [breaker.threshold(desired) for desired in (0, 1, 6, 7, 10, 1000)] == expected

@@ -40,3 +40,20 @@ def test_unknown_members_and_nulls_are_dropped() -> None:
     assert operations.check_request("batch", "DescribeJobs", request) == {"jobs": ["a"]}
     request = {"logGroupNamePrefix": None, "limit": 3}
     assert operations.check_request("logs", "DescribeLogGroups", request) == {"limit": 3}
+
+
+def test_members_that_aws_has_added_since_are_known() -> None:
+    breaker = {
+        "enable": True,
+        "rollback": True,
+        "resetOnHealthyTask": False,
+        "thresholdConfiguration": {"type": "COUNT", "value": 5},
+    }
+    request = {
+        "serviceName": "a",
+        "deploymentConfiguration": {"deploymentCircuitBreaker": breaker},
+    }
+    assert operations.check_request("ecs", "CreateService", request) == request
+    breaker["thresholdConfiguration"] = {"type": "SOME", "value": 5}
+    with pytest.raises(ApiError, match="one of COUNT, BOUNDED_PERCENT"):
+        operations.check_request("ecs", "CreateService", request)

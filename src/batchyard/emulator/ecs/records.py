@@ -12,6 +12,7 @@ from typing import Any
 from batchyard.embedded.store import AttemptRow
 from batchyard.emulator.ecs.container_specs import ContainerSpec, TaskSpec
 from batchyard.emulator.ecs.placement import Room
+from batchyard.emulator.ecs.service_decisions import CircuitBreaker
 from batchyard.emulator.ecs.surroundings import (
     Cluster,
     NetworkInterface,
@@ -170,8 +171,9 @@ class Service:
     last_completed: Deployment | None = None
     #: Newest first.
     events: list[Document] = field(default_factory=list)
-    #: Ids of ended tasks that were looked at.
+    #: Ids of ended tasks that were looked at, and of tasks that have become healthy.
     counted_tasks: set[str] = field(default_factory=set)
+    healthy_tasks: set[str] = field(default_factory=set)
 
     @property
     def primary(self) -> Deployment:
@@ -197,13 +199,8 @@ class Service:
         return int(self.configuration.get("maximumPercent", 100 if is_daemon else 200))
 
     @property
-    def has_breaker(self) -> bool:
-        return bool(self.configuration.get("deploymentCircuitBreaker", {}).get("enable"))
-
-    @property
-    def is_rolled_back(self) -> bool:
-        """Whether the circuit breaker returns to the last deployment that was completed."""
-        return bool(self.configuration.get("deploymentCircuitBreaker", {}).get("rollback"))
+    def breaker(self) -> CircuitBreaker:
+        return CircuitBreaker.parse(self.configuration.get("deploymentCircuitBreaker", {}))
 
 
 @dataclass(slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 #: Failures of a deployment before its tasks are started more and more rarely.
 _FREE_FAILURES = 3
 #: ECS waits up to a quarter of an hour between the tasks of a service that always fail.
 _MAX_BACKOFF_S = 60.0
-_MIN_THRESHOLD, _MAX_THRESHOLD, _THRESHOLD_PERCENT = 3, 200, 50
+_MIN_THRESHOLD, _MAX_THRESHOLD = 3, 200
 
 
 class Counts(NamedTuple):
@@ -55,10 +56,37 @@ def is_complete(desired: int, new: Counts, old: Counts) -> bool:
     return new == Counts(0, desired) and old.total == 0
 
 
-def failure_threshold(desired: int) -> int:
-    """Return how many failed tasks let the circuit breaker fail a deployment."""
-    half = -(-desired * _THRESHOLD_PERCENT // 100)
-    return min(max(half, _MIN_THRESHOLD), _MAX_THRESHOLD)
+class CircuitBreaker(NamedTuple):
+    """What ends a deployment whose tasks fail, as `deploymentCircuitBreaker` of a service."""
+
+    is_enabled: bool = False
+    #: Whether the service returns to the last deployment that was completed.
+    is_rolled_back: bool = False
+    #: Whether a task that becomes healthy sets the count of failures back to 0.
+    is_reset_by_healthy_tasks: bool = True
+    #: BOUNDED_PERCENT and UNBOUNDED_PERCENT of the desired count, or COUNT.
+    threshold_type: str = "BOUNDED_PERCENT"
+    threshold_value: int = 50
+
+    @classmethod
+    def parse(cls, members: Mapping[str, Any]) -> CircuitBreaker:
+        threshold = members.get("thresholdConfiguration", {})
+        return cls(
+            bool(members.get("enable")),
+            bool(members.get("rollback")),
+            bool(members.get("resetOnHealthyTask", True)),
+            threshold.get("type", "BOUNDED_PERCENT"),
+            threshold.get("value", 50),
+        )
+
+    def threshold(self, desired: int) -> int:
+        """Return how many failed tasks fail a deployment, at least 1."""
+        if self.threshold_type == "COUNT":
+            return max(1, self.threshold_value)
+        part = -(-desired * self.threshold_value // 100)
+        if self.threshold_type == "UNBOUNDED_PERCENT":
+            return max(1, part)
+        return min(max(part, _MIN_THRESHOLD), _MAX_THRESHOLD)
 
 
 def backoff_s(failed_tasks: int) -> float:

@@ -11,7 +11,6 @@ from batchyard.emulator.ecs.records import Deployment, EcsTask, Service
 from batchyard.emulator.ecs.service_decisions import (
     Counts,
     backoff_s,
-    failure_threshold,
     is_complete,
     plan,
 )
@@ -19,7 +18,8 @@ from batchyard.emulator.ecs.task_states import Stop
 from batchyard.emulator.ecs.tasks import Failure, TaskRequest, create_tasks, request_stop
 from batchyard.emulator.state import Document, EndpointState
 
-#: A deployment is complete when its tasks have run so long, so that a crash counts as a failure.
+#: A task is healthy, and a deployment is complete, when its tasks have run so long, so that a crash
+#: counts as a failure.
 _STEADY_S = 1.0
 #: Time between two attempts to place a task for which there was no room.
 _PLACEMENT_PAUSE_S = 1.0
@@ -143,6 +143,10 @@ def _start(state: EndpointState, service: Service, count: int, make_request: Mak
 
 
 def _report_no_room(state: EndpointState, service: Service, failures: list[Failure]) -> None:
+    if failures and not failures[0].arn:
+        text = f"was unable to place a task. Reason: {failures[0].reason}. "
+        _report_once(state, service, text + _TROUBLESHOOTING)
+        return
     text = "was unable to place a task because no container instance met all of its requirements. "
     if failures:
         closest = failures[0]
@@ -213,12 +217,29 @@ def _count_failures(state: EndpointState, service: Service, tasks: list[EcsTask]
             primary.next_start_s = state.clock() + delay_s
             text = f"is unable to consistently start tasks successfully. {_TROUBLESHOOTING}"
             _report_once(state, service, text)
-    if primary is not None and service.has_breaker and primary.rollout_state == "IN_PROGRESS":
+    if primary is not None and primary.rollout_state == "IN_PROGRESS":
+        _reset_circuit(state, service, primary, tasks)
         _break_circuit(state, service, primary)
 
 
+def _reset_circuit(
+    state: EndpointState, service: Service, primary: Deployment, tasks: list[EcsTask]
+) -> None:
+    """Set the count of failures back to 0 if a task of the deployment has become healthy."""
+    healthy_before_s = state.clock() - _STEADY_S
+    for task in tasks:
+        is_healthy = task.started_s is not None and task.started_s <= healthy_before_s
+        is_own = task.stopping_s is None and task.started_by == primary.id
+        if is_healthy and is_own and task.task_id not in service.healthy_tasks:
+            service.healthy_tasks.add(task.task_id)
+            if service.breaker.is_reset_by_healthy_tasks:
+                primary.failed_tasks = 0
+
+
 def _break_circuit(state: EndpointState, service: Service, primary: Deployment) -> None:
-    if primary.failed_tasks < failure_threshold(desired_count(state, service)):
+    breaker = service.breaker
+    threshold = breaker.threshold(desired_count(state, service))
+    if not breaker.is_enabled or primary.failed_tasks < threshold:
         return
     primary.rollout_state = "FAILED"
     primary.rollout_reason = "ECS deployment circuit breaker: tasks failed to start."
@@ -228,7 +249,7 @@ def _break_circuit(state: EndpointState, service: Service, primary: Deployment) 
         state, service, f"(deployment {primary.id}) deployment failed: tasks failed to start."
     )
     target = service.last_completed
-    if not service.is_rolled_back or target is None:
+    if not breaker.is_rolled_back or target is None:
         return
     add_event(state, service, f"rolling back to deployment {target.id}.")
     deployment = begin_deployment(state, service, target.definition)
