@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from ecs_tasks_of_tests import (
     describe,
     log_lines,
@@ -182,6 +183,79 @@ def test_a_task_waits_for_capacity_only_so_long(endpoint: Endpoint, ecs: Any, fa
     ecs.stop_task(cluster=cluster, task=first)
 
 
+def test_managed_scaling_follows_the_placement_constraints(
+    endpoint: Endpoint, ecs: Any, faults: Any
+) -> None:
+    cluster = add_provider(endpoint, "constrained", max_size=3)
+    register(ecs, "constrained", {"command": FOREVER, "stopTimeout": 0})
+    on_types = "attribute:ecs.instance-type =~ {}.*".format
+    # Two of the tasks would fit on one instance.
+    apart = [{"type": "distinctInstance"}]
+    answer = ecs.run_task(
+        taskDefinition="constrained", cluster=cluster, count=2, placementConstraints=apart
+    )
+    arns = [task["taskArn"] for task in answer["tasks"]]
+    tasks = [wait_for(ecs, arn, "RUNNING") for arn in arns]
+    assert len({task["containerInstanceArn"] for task in tasks}) == 2
+    faults("provision-wait=0.1")
+    on_p3 = [{"type": "memberOf", "expression": on_types("p3")}]
+    arn = run(ecs, "constrained", cluster=cluster, placementConstraints=on_p3)
+    task = wait_for(ecs, arn, "STOPPED")
+    reason = "TaskFailedToStart: MemberOf placement constraint unsatisfied"
+    assert (task["stoppedReason"], task["containers"]) == (reason, [])
+    assert len(instances_of(ecs, cluster)) == 2
+    for arn in arns:
+        ecs.stop_task(cluster=cluster, task=arn)
+
+
+def test_attributes_of_instances_are_constraints(endpoint: Endpoint, ecs: Any) -> None:
+    ecs.create_cluster(clusterName="marked")
+    first, second = (
+        ecs.register_container_instance(cluster="marked")["containerInstance"] for _ in range(2)
+    )
+    attribute = {"name": "purpose", "value": "training"}
+    target = {"targetType": "container-instance", "targetId": second["containerInstanceArn"]}
+    ecs.put_attributes(cluster="marked", attributes=[attribute | target])
+    listed = ecs.list_attributes(
+        cluster="marked", targetType="container-instance", attributeName="purpose"
+    )["attributes"]
+    assert [entry["targetId"] for entry in listed] == [second["containerInstanceArn"]]
+    register(ecs, "marked", {"command": ["true"]})
+    expression = "attribute:purpose == training"
+    constraints = [{"type": "memberOf", "expression": expression}]
+    answer = ecs.run_task(
+        taskDefinition="marked", cluster="marked", count=2, placementConstraints=constraints
+    )
+    places = {task["containerInstanceArn"] for task in answer["tasks"]}
+    assert places == {second["containerInstanceArn"]}
+    ecs.delete_attributes(cluster="marked", attributes=[{"name": "purpose"} | target])
+    answer = ecs.run_task(
+        taskDefinition="marked", cluster="marked", placementConstraints=constraints
+    )
+    assert {failure["reason"] for failure in answer["failures"]} == {
+        "MemberOf placement constraint unsatisfied."
+    }
+    ecs.deregister_container_instance(
+        cluster="marked", containerInstance=first["containerInstanceArn"], force=True
+    )
+    answer = ecs.start_task(
+        taskDefinition="marked",
+        cluster="marked",
+        containerInstances=[first["containerInstanceArn"]],
+    )
+    assert [failure["reason"] for failure in answer["failures"]] == ["INACTIVE"]
+
+
+def test_a_cluster_has_at_most_500_tasks_in_provisioning(endpoint: Endpoint, ecs: Any) -> None:
+    cluster = add_provider(endpoint, "crowded", max_size=0)
+    register(ecs, "crowded", {"command": ["true"]})
+    for _ in range(50):
+        ecs.run_task(taskDefinition="crowded", cluster=cluster, count=10)
+    with pytest.raises(ClientError, match="PROVISIONING state") as caught:
+        ecs.run_task(taskDefinition="crowded", cluster=cluster)
+    assert caught.value.response["Error"]["Code"] == "ClientException"
+
+
 # -- Fargate --------------------------------------------------------------------------------------
 
 
@@ -215,6 +289,22 @@ def test_a_task_on_fargate_has_a_network_interface(endpoint: Endpoint, ecs: Any)
     assert interface["PrivateIpAddress"] == details["privateIPv4Address"]
     ecs.stop_task(cluster="fargate", task=arn)
     wait_for(ecs, arn, "STOPPED")
+
+
+def test_a_task_on_fargate_that_is_larger_than_this_machine_has_no_capacity(ecs: Any) -> None:
+    ecs.create_cluster(clusterName="fargate")
+    network = {"awsvpcConfiguration": {"subnets": ["subnet-0123456789abcdef0"]}}
+    size = {"requiresCompatibilities": ["FARGATE"], "cpu": "16 vCPU", "memory": "32 GB"}
+    register(ecs, "huge", {"command": ["true"]}, networkMode="awsvpc", **size)
+    answer = ecs.run_task(
+        taskDefinition="huge",
+        cluster="fargate",
+        launchType="FARGATE",
+        networkConfiguration=network,
+    )
+    assert answer["tasks"] == []
+    (failure,) = answer["failures"]
+    assert failure["reason"].startswith("Capacity is unavailable at this time.")
 
 
 # -- ordered failures -----------------------------------------------------------------------------

@@ -177,6 +177,68 @@ print(json.dumps([own["Name"], own["LogOptions"]["awslogs-stream"], task["Family
     assert json.loads(line) == expected
 
 
+def test_a_task_takes_its_whole_room_before_a_container_of_it_starts(ecs: Any) -> None:
+    """Two tasks whose second containers wait for the first ones, with room for one task."""
+    waits = {"dependsOn": [{"containerName": "first", "condition": "START"}]}
+    half = {"cpu": 3 * 1024, "command": shell("sleep 0.3")}
+    register(ecs, "pair", {"name": "first", **half, "essential": False}, half | waits)
+    ecs.create_cluster(clusterName="pairs")
+    for _ in range(2):
+        ecs.register_container_instance(cluster="pairs")
+    arns = [run(ecs, "pair", cluster="pairs") for _ in range(2)]
+    codes = [
+        container["exitCode"]
+        for arn in arns
+        for container in wait_for(ecs, arn, "STOPPED")["containers"]
+    ]
+    assert codes == [0, 0, 0, 0]
+
+
+def test_a_container_that_is_larger_than_its_task_is_refused(ecs: Any) -> None:
+    """Such a container would wait for room for ever, and all tasks behind it too."""
+    large = {"command": ["true"], "memory": 99_999_999}
+    assert error_of(
+        ecs.register_task_definition,
+        family="inner",
+        memory="512",
+        containerDefinitions=[{"name": "main", "image": "busybox", **large}],
+    ) == (
+        "ClientException",
+        "The 'memory' setting for container 'main' is greater than for the task.",
+    )
+    register(ecs, "inner", {"command": ["true"]}, memory="512")
+    override = {"containerOverrides": [{"name": "main", "cpu": 99_999}], "cpu": "1024"}
+    assert error_of(ecs.run_task, taskDefinition="inner", overrides=override) == (
+        "InvalidParameterException",
+        "The 'cpu' setting for container 'main' is greater than for the task.",
+    )
+    assert wait_for(ecs, run(ecs, "inner"), "STOPPED")["containers"][0]["exitCode"] == 0
+
+
+def test_commands_cannot_be_executed_in_a_task(ecs: Any) -> None:
+    register(ecs, "closed", {"command": shell("while :; do sleep 0.05; done"), "stopTimeout": 0})
+    request = {"command": "sh", "interactive": True}
+    closed = run(ecs, "closed")
+    code, message = error_of(ecs.execute_command, task=closed, **request)
+    assert (code, "execute command was not enabled" in message) == (
+        "InvalidParameterException",
+        True,
+    )
+    opened = run(ecs, "closed", enableExecuteCommand=True)
+    assert describe(ecs, opened)["enableExecuteCommand"]
+    code, message = error_of(ecs.execute_command, task=opened, **request)
+    assert (code, "has no ExecuteCommand" in message) == ("TargetNotConnectedException", True)
+
+
+def test_settings_that_nobody_has_changed_have_their_defaults(ecs: Any) -> None:
+    name = "taskLongArnFormat"
+    answer = ecs.list_account_settings(name=name, effectiveSettings=True)
+    assert [entry["value"] for entry in answer["settings"]] == ["enabled"]
+    ecs.put_account_setting(name="containerInsights", value="enabled")
+    settings = ecs.list_account_settings(effectiveSettings=True)["settings"]
+    assert {entry["name"]: entry["value"] for entry in settings}["containerInsights"] == "enabled"
+
+
 # -- RunTask --------------------------------------------------------------------------------------
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from batchyard.emulator import names
 from batchyard.emulator.ecs.surroundings import Cluster, Ec2Instance, NetworkInterface, Provider
@@ -16,7 +18,16 @@ from batchyard.emulator.ecs.surroundings import Cluster, Ec2Instance, NetworkInt
 #: `ECS_CLUSTER=name` of /etc/ecs/ecs.config, or a function that writes it: `set ECS_CLUSTER name`.
 _CLUSTER = re.compile(r"""\bECS_CLUSTER['"]?[= ]\s*['"]?([A-Za-z0-9_-]+)""")
 #: The same in the settings of Bottlerocket, which are TOML.
+_ATTRIBUTES = re.compile(r"""\bECS_INSTANCE_ATTRIBUTES['"]?[= ]\s*['"]?(\{[^{}]*\})""")
 _BOTTLEROCKET = re.compile(r"""\[settings\.ecs\][^\[]*?\bcluster\s*=\s*["']([A-Za-z0-9_-]+)""")
+
+
+class _UserData(NamedTuple):
+    """What the user data of an instance says to the agent of ECS."""
+
+    #: Empty for none.
+    cluster: str
+    attributes: dict[str, str]
 
 
 def find_cluster_name(user_data: str) -> str:
@@ -25,13 +36,23 @@ def find_cluster_name(user_data: str) -> str:
     return match[1] if match else ""
 
 
+def find_attributes(user_data: str) -> dict[str, str]:
+    """Return the attributes of ECS_INSTANCE_ATTRIBUTES, a JSON object; none if it is not one."""
+    match = _ATTRIBUTES.search(user_data)
+    try:
+        attributes = json.loads(match[1].replace('\\"', '"')) if match else {}
+    except ValueError:
+        return {}
+    return {name: str(value) for name, value in attributes.items()}
+
+
 class MotoSurroundings:
     """The surroundings of one region."""
 
     def __init__(self, region: str) -> None:
         self._region = region
-        #: Instance id -> the cluster in its user data.
-        self._clusters: dict[str, str] = {}
+        #: By instance id.
+        self._user_data: dict[str, _UserData] = {}
 
     # -- clusters and capacity providers ----------------------------------------------------------
 
@@ -85,9 +106,10 @@ class MotoSurroundings:
                 instance.lifecycle == "spot",
                 instance.launch_time.replace(tzinfo=UTC).timestamp(),
                 _group_of(instance),
+                self._user_data_of(instance).attributes,
             )
             for instance in self._running()
-            if (cluster := self._cluster_of(instance))
+            if (cluster := self._user_data_of(instance).cluster)
         ]
 
     def find_instance_type(self, instance_id: str) -> str:
@@ -114,10 +136,10 @@ class MotoSurroundings:
                 if instance.state in ("pending", "running"):
                     yield instance
 
-    def _cluster_of(self, instance: Any) -> str:
-        if instance.id not in self._clusters:
-            self._clusters[instance.id] = find_cluster_name(_decode(instance.user_data))
-        return self._clusters[instance.id]
+    def _user_data_of(self, instance: Any) -> _UserData:
+        if instance.id not in self._user_data:
+            self._user_data[instance.id] = _read_user_data(str(instance.user_data or ""))
+        return self._user_data[instance.id]
 
     # -- network interfaces -----------------------------------------------------------------------
 
@@ -155,12 +177,17 @@ class MotoSurroundings:
         return get_backend(service)[names.ACCOUNT_ID][self._region]  # type: ignore[call-overload]
 
 
-def _decode(user_data: Any) -> str:
-    text = str(user_data or "")
+@lru_cache(maxsize=256)
+def _read_user_data(user_data: str) -> _UserData:
+    text = _decode(user_data)
+    return _UserData(find_cluster_name(text), find_attributes(text))
+
+
+def _decode(user_data: str) -> str:
     try:
-        return base64.b64decode(text, validate=True).decode(errors="replace")
+        return base64.b64decode(user_data, validate=True).decode(errors="replace")
     except ValueError:
-        return text
+        return user_data
 
 
 def _group_of(instance: Any) -> str:
@@ -177,6 +204,8 @@ def _to_provider(name: str, group: Any, scaling: dict[str, Any]) -> Provider:
         int(group.min_size or 0),
         int(group.max_size or 0),
         int(group.desired_capacity or 0),
+        str(next(iter(group.availability_zones), "")),
+        _read_user_data(str(group.user_data or "")).attributes,
     )
 
 

@@ -29,6 +29,8 @@ from batchyard.emulator import (
 )
 from batchyard.emulator.api_errors import ApiError, InvalidRequestError
 from batchyard.emulator.ecs import (
+    account_settings,
+    attributes,
     clusters,
     instances,
     lifecycle,
@@ -119,11 +121,15 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
         "RunTask": task_requests.run_task,
         "StartTask": task_requests.start_task,
         "StopTask": task_requests.stop_task,
+        "ExecuteCommand": task_requests.execute_command,
         "CreateService": service_requests.create,
         "UpdateService": service_requests.update,
         "DeleteService": service_requests.delete,
         "DescribeServices": service_requests.describe,
         "ListServices": service_requests.list_services,
+        "PutAttributes": attributes.put,
+        "DeleteAttributes": attributes.delete,
+        "ListAttributes": attributes.list_attributes,
         "CreateCluster": clusters.create,
         "DeleteCluster": clusters.delete,
         "DeregisterContainerInstance": lifecycle.deregister_instance,
@@ -148,6 +154,7 @@ ADDITIONS: dict[str, dict[str, Addition]] = {
     "ecs": {
         "ListClusters": ecs_clusters.add_to_list,
         "DescribeClusters": ecs_clusters.add_to_description,
+        "ListAccountSettings": account_settings.add_defaults,
     },
     "logs": {"DescribeLogGroups": log_groups.add_job_log_groups},
 }

@@ -9,6 +9,7 @@ import pytest
 from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.ecs.container_specs import make_task_spec, parse_cpu, parse_memory
 from batchyard.emulator.ecs.placement import (
+    Candidate,
     Need,
     Room,
     Rules,
@@ -68,14 +69,14 @@ def rules(*strategies: tuple[str, str], **members: Any) -> Rules:
     ],
 )
 def test_which_instance_takes_a_task(strategy: Rules, name: str) -> None:
-    room, failures = choose_room(Need(512, 500), [SMALL, LARGE], strategy, "family:a")
+    room, failures = choose_room(Candidate(Need(512, 500), strategy, "family:a"), [SMALL, LARGE])
     assert room is not None and room.name == name
     assert failures == []
 
 
 def test_every_instance_that_cannot_take_a_task_has_its_reason() -> None:
     strategy = rules(expressions=("attribute:ecs.instance-type == g5.2xlarge",))
-    room, failures = choose_room(Need(0, 0, 3), [SMALL, LARGE], strategy, "family:b")
+    room, failures = choose_room(Candidate(Need(0, 0, 3), strategy, "family:b"), [SMALL, LARGE])
     assert room is None
     assert failures == [
         ("small", "MemberOf placement constraint unsatisfied."),
@@ -103,11 +104,24 @@ def test_expressions_of_constraints(expression: str, is_true: bool) -> None:
 
 def test_instances_are_launched_for_tasks_that_fit_on_no_other() -> None:
     empty = Room("new", 4096, 16000, 1)
-    gpu = Need(2048, 8000, 1)
+    gpu, cpu, wide = (
+        Candidate(need) for need in (Need(2048, 8000, 1), Need(2048, 8000), Need(0, 0, 4))
+    )
     assert count_missing_instances([gpu] * 3, [empty], empty, at_most=10) == 2
     assert count_missing_instances([gpu] * 3, [], empty, at_most=2) == 2
-    assert count_missing_instances([Need(2048, 8000)] * 4, [], empty, at_most=9) == 2
-    assert count_missing_instances([Need(0, 0, 4)], [], empty, at_most=9) == 0
+    assert count_missing_instances([cpu] * 4, [], empty, at_most=9) == 2
+    assert count_missing_instances([wide], [], empty, at_most=9) == 0
+
+
+def test_instances_are_launched_within_the_placement_constraints() -> None:
+    empty = Room("new", 4096, 16000, 1, attributes={"ecs.instance-type": "g5.xlarge"})
+    alone = Candidate(Need(512, 500), rules(is_distinct=True), "service:alone")
+    assert count_missing_instances([alone] * 3, [empty], empty, at_most=9) == 2
+    g5 = rules(expressions=("attribute:ecs.instance-type =~ g5.*",))
+    p3 = rules(expressions=("attribute:ecs.instance-type =~ p3.*",))
+    other = Room("other", 4096, 16000, 1, attributes={"ecs.instance-type": "p3.2xlarge"})
+    assert count_missing_instances([Candidate(Need(), g5)], [other], empty, at_most=9) == 1
+    assert count_missing_instances([Candidate(Need(), p3)], [], empty, at_most=9) == 0
 
 
 # -- states ---------------------------------------------------------------------------------------

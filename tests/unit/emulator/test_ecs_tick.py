@@ -95,6 +95,8 @@ def surroundings() -> MotoSurroundings:
         min_size=0,
         max_size=2,
         desired_capacity=1,
+        availability_zones=["eu-south-2a"],
+        user_data=None,
     )
     autoscaling_backends[ACCOUNT_ID][REGION].autoscaling_groups["g"] = group
     providers = ChangingProviders()

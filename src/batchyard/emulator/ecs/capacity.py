@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from batchyard import ec2_types
-from batchyard.emulator.ecs.placement import Room, count_missing_instances, find_lack
+from batchyard.emulator.ecs import instances
+from batchyard.emulator.ecs.placement import (
+    Room,
+    count_missing_instances,
+    find_lack,
+    find_obstacle,
+)
 from batchyard.emulator.ecs.records import EcsTask
 from batchyard.emulator.ecs.surroundings import Ec2Instance, Provider
 from batchyard.emulator.ecs.task_states import Stop
-from batchyard.emulator.ecs.tasks import find_provider, machine_room, place_waiting, request_stop
+from batchyard.emulator.ecs.tasks import (
+    find_provider,
+    machine_room,
+    place_waiting,
+    request_stop,
+    to_candidate,
+)
 from batchyard.emulator.state import EndpointState
 
 #: Time after which ECS stops a task that no instance came for.
@@ -44,8 +56,8 @@ def _give_up(state: EndpointState, task: EcsTask) -> bool:
 
 def _find_reason(state: EndpointState, task: EcsTask, provider: Provider) -> str | None:
     need = task.spec.need
-    lack = task.refusal or find_lack(need, machine_room(state))
-    lack = lack or find_lack(need, _empty_room(state, provider))
+    empty = _empty_room(state, provider)
+    lack = task.refusal or find_lack(need, machine_room(state)) or find_lack(need, empty)
     limit_s = state.faults.settings.provision_wait or _GIVE_UP_S
     if lack or state.clock() - task.created_s <= limit_s:
         return lack
@@ -54,12 +66,22 @@ def _find_reason(state: EndpointState, task: EcsTask, provider: Provider) -> str
         for instance in state.ecs.instances.values()
         if instance.group == provider.group
     ]
-    return next((lack for room in rooms if (lack := find_lack(need, room))), "NO ACTIVE INSTANCES")
+    candidate = to_candidate(task)
+    obstacles = (find_obstacle(candidate, room) for room in (*rooms, empty))
+    return next(filter(None, obstacles), "NO ACTIVE INSTANCES").rstrip(".")
 
 
 def _empty_room(state: EndpointState, provider: Provider) -> Room:
+    """Return a new instance of a provider, with the attributes that every instance has."""
     resources = ec2_types.registered_resources(provider.type_name) or state.machine
-    return Room("new", resources.vcpus * 1024, resources.memory_mib, resources.gpus)
+    attributes = instances.builtin_attributes(provider.type_name, provider.zone)
+    return Room(
+        "new",
+        resources.vcpus * 1024,
+        resources.memory_mib,
+        resources.gpus,
+        attributes={**attributes, **provider.attributes},
+    )
 
 
 def _scale_out(
@@ -73,7 +95,10 @@ def _scale_out(
     ]
     rooms += [empty for instance in booting if instance.group == provider.group]
     missing = count_missing_instances(
-        [task.spec.need for task in tasks], rooms, empty, provider.max_size - provider.desired
+        [to_candidate(task) for task in tasks],
+        rooms,
+        empty,
+        provider.max_size - provider.desired,
     )
     if missing:
         state.ecs.surroundings.set_desired(provider.group, provider.desired + missing)

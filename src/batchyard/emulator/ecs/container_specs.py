@@ -47,6 +47,8 @@ class ContainerSpec:
     is_essential: bool
     depends_on: tuple[Dependency, ...]
     stop_timeout_s: int
+    #: Ports of the container that its instance shows, with the network modes bridge and host.
+    open_ports: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,25 @@ def make_task_spec(definition: Document, overrides: Document) -> TaskSpec:
     )
     role = overrides.get("taskRoleArn") or definition.get("taskRoleArn")
     return TaskSpec(containers, need, cpu, memory, role)
+
+
+def find_oversized_container(spec: TaskSpec) -> str | None:
+    """Return AWS's message about a container that is larger than its task; None for no such."""
+    for container in spec.containers:
+        amounts = {
+            "cpu": (container.need.cpu_units, spec.need.cpu_units),
+            "memory": (container.memory_limit_mib or 0, spec.need.memory_mib),
+            "memoryReservation": (container.need.memory_mib, spec.need.memory_mib),
+        }
+        for member, (amount, limit) in amounts.items():
+            # Without a limit of the task, its need is the sum of what its containers reserve.
+            is_limited = spec.cpu if member == "cpu" else spec.memory
+            if is_limited and amount > limit:
+                return (
+                    f"The '{member}' setting for container '{container.name}' is greater than for "
+                    "the task."
+                )
+    return None
 
 
 def add_needs(needs: Iterable[Need]) -> Need:
@@ -147,6 +168,7 @@ def _make_container(definition: Document, container: Document, override: Documen
             for entry in container.get("dependsOn", [])
         ),
         stop_timeout_s=container.get("stopTimeout", DEFAULT_STOP_TIMEOUT_S),
+        open_ports=_open_ports(definition, container),
     )
 
 
@@ -158,6 +180,13 @@ def _count_gpus(requirements: Iterable[Mapping[str, str]]) -> int:
                 f"Invalid GPU value {value!r}: this endpoint gives whole GPUs, from 1 to 99"
             )
     return sum(map(int, values))
+
+
+def _open_ports(definition: Document, container: Document) -> frozenset[int]:
+    if definition.get("networkMode", "bridge") in ("awsvpc", "none"):
+        return frozenset()
+    ports = (mapping.get("containerPort", 0) for mapping in container.get("portMappings", []))
+    return frozenset(port for port in ports if port)
 
 
 def _host_ports(definition: Document, container: Document) -> frozenset[int]:

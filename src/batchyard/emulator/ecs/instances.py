@@ -70,16 +70,24 @@ def _add(
         registered_s=state.clock(),
         group=instance.group,
         attributes={
-            "ecs.availability-zone": instance.zone,
-            "ecs.instance-type": instance.type_name,
-            "ecs.os-type": "linux",
-            "ecs.cpu-architecture": "x86_64",
+            **builtin_attributes(instance.type_name, instance.zone),
+            **instance.attributes,
         },
         is_in_ec2=is_in_ec2,
         idle_since_s=state.clock(),
     )
     state.ecs.instances[instance.instance_id] = container_instance
     return container_instance
+
+
+def builtin_attributes(type_name: str, zone: str) -> dict[str, str]:
+    """Return the attributes that the agent gives to each instance."""
+    return {
+        "ecs.availability-zone": zone,
+        "ecs.instance-type": type_name,
+        "ecs.os-type": "linux",
+        "ecs.cpu-architecture": "x86_64",
+    }
 
 
 def _gpu_id(instance_id: str, number: int) -> str:
@@ -110,7 +118,7 @@ def register(state: EndpointState, request: Document) -> Document:
         )
         is_in_ec2 = bool(state.ecs.surroundings.find_instance_type(instance_id))
         _add(state, instance, resources, is_in_ec2=is_in_ec2)
-        state.ecs.removed_instances.discard(instance_id)
+        state.ecs.removed_instances.pop(instance_id, None)
     added = state.ecs.instances[instance_id]
     added.attributes |= {a["name"]: a.get("value", "") for a in request.get("attributes", [])}
     added.tags = request.get("tags", added.tags)

@@ -97,7 +97,7 @@ def end_instances(state: EndpointState, ended: Iterable[ContainerInstance]) -> N
     """Forget instances that have ended; their tasks end with them."""
     for instance in ended:
         del state.ecs.instances[instance.ec2_id]
-        state.ecs.removed_instances.add(instance.ec2_id)
+        state.ecs.removed_instances[instance.ec2_id] = instance.id
         reason = f"Host EC2 (instance {instance.ec2_id}) terminated."
         for task in state.ecs.tasks_on(instance):
             lose_host(state, task, Stop("TerminationNotice", reason))

@@ -92,8 +92,21 @@ class Rules:
         )
 
 
+class Candidate(NamedTuple):
+    """A task that is to be placed."""
+
+    need: Need
+    rules: Rules = Rules()
+    group: str = ""
+
+
+def find_obstacle(task: Candidate, room: Room) -> str | None:
+    """Return which constraint or lack keeps a task from an instance; None for a task that fits."""
+    return _find_unmet_constraint(room, task.rules, task.group) or find_lack(task.need, room)
+
+
 def choose_room(
-    need: Need, rooms: Sequence[Room], rules: Rules, group: str
+    task: Candidate, rooms: Sequence[Room]
 ) -> tuple[Room | None, list[tuple[str, str]]]:
     """Return the instance for a task, or None and (instance, reason) for each that cannot take it.
 
@@ -102,14 +115,14 @@ def choose_room(
     failures: list[tuple[str, str]] = []
     candidates = []
     for room in rooms:
-        lack = _find_unmet_constraint(room, rules, group) or find_lack(need, room)
-        if lack is None:
+        obstacle = find_obstacle(task, room)
+        if obstacle is None:
             candidates.append(room)
         else:
-            failures.append((room.name, lack))
+            failures.append((room.name, obstacle))
     if not candidates:
         return None, failures
-    return min(candidates, key=lambda room: _order(room, rooms, rules)), []
+    return min(candidates, key=lambda room: _order(room, rooms, task.rules)), []
 
 
 def _find_unmet_constraint(room: Room, rules: Rules, group: str) -> str | None:
@@ -175,7 +188,7 @@ def _has_pattern(pattern: str, value: str) -> bool:
 
 
 def count_missing_instances(
-    waiting: Iterable[Need], rooms: Iterable[Room], empty: Room, at_most: int
+    waiting: Iterable[Candidate], rooms: Iterable[Room], empty: Room, at_most: int
 ) -> int:
     """Return how many new instances the waiting tasks need.
 
@@ -183,11 +196,11 @@ def count_missing_instances(
     """
     free = list(rooms)
     added = 0
-    for need in waiting:
-        index = next((i for i, room in enumerate(free) if find_lack(need, room) is None), None)
+    for task in waiting:
+        index = next((i for i, room in enumerate(free) if find_obstacle(task, room) is None), None)
         if index is not None:
-            free[index] = free[index].without(need, "")
-        elif added < at_most and find_lack(need, empty) is None:
+            free[index] = free[index].without(task.need, task.group)
+        elif added < at_most and find_obstacle(task, empty) is None:
             added += 1
-            free.append(empty.without(need, ""))
+            free.append(empty.without(task.need, task.group))
     return added

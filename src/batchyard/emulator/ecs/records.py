@@ -71,6 +71,8 @@ class Container:
     runtime_id: str
     gpu_ids: tuple[str, ...] = ()
     is_begun: bool = False
+    #: Whether its job of the engine holds the vCPUs and the memory of the whole task.
+    holds_room: bool = False
     started_ms: int | None = None
     #: The row of the attempt, when it has ended.
     end: AttemptRow | None = None
@@ -101,7 +103,7 @@ class EcsTask:
     group: str
     started_by: str = ""
     capacity_provider: str = ""
-    #: Placement constraints and strategy of the request.
+    #: Placement constraints and strategy of the request, its network and enableExecuteCommand.
     placement: Document = field(default_factory=dict)
     tags: list[Document] = field(default_factory=list)
     instance: ContainerInstance | None = None
@@ -218,8 +220,8 @@ class EcsState:
     services: dict[tuple[str, str], Service] = field(default_factory=dict)
     #: By the id of the EC2 instance.
     instances: dict[str, ContainerInstance] = field(default_factory=dict)
-    #: Ids of EC2 instances that were deregistered while they run.
-    removed_instances: set[str] = field(default_factory=set)
+    #: Id of each EC2 instance whose container instance is INACTIVE -> the id of that one.
+    removed_instances: dict[str, str] = field(default_factory=dict)
     #: (cluster, clientToken) -> the request, and the ids of its tasks.
     client_tokens: dict[tuple[str, str], tuple[Document, list[str]]] = field(default_factory=dict)
     #: Job id -> the container as a job's document; kept for the logs.

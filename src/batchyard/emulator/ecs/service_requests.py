@@ -201,6 +201,7 @@ def make_service_request(
         "placementStrategy",
         "enableECSManagedTags",
         "propagateTags",
+        "enableExecuteCommand",
     )
     request = {member: service.request[member] for member in members if member in service.request}
     if service.request.get("schedulingStrategy") == "DAEMON":
@@ -229,10 +230,8 @@ def describe_service(state: EndpointState, service: Service) -> Document:
         "deploymentConfiguration": {
             "maximumPercent": service.maximum_percent,
             "minimumHealthyPercent": service.minimum_percent,
-            "deploymentCircuitBreaker": {
-                "enable": service.has_breaker,
-                "rollback": service.is_rolled_back,
-            },
+            "deploymentCircuitBreaker": {"enable": False, "rollback": False}
+            | service.configuration.get("deploymentCircuitBreaker", {}),
         },
         "deployments": [
             _describe_deployment(state, service, deployment) for deployment in service.deployments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 Document = dict[str, Any]
@@ -29,6 +30,8 @@ class Ec2Instance(NamedTuple):
     launched_s: float
     #: Name of its Auto Scaling group; empty for none.
     group: str = ""
+    #: ECS_INSTANCE_ATTRIBUTES of its user data.
+    attributes: Mapping[str, str] = {}
 
 
 class Provider(NamedTuple):
@@ -42,6 +45,9 @@ class Provider(NamedTuple):
     min_size: int
     max_size: int
     desired: int
+    #: Zone and ECS_INSTANCE_ATTRIBUTES of a new instance.
+    zone: str
+    attributes: Mapping[str, str]
 
 
 class NetworkInterface(NamedTuple):

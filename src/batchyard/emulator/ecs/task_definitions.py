@@ -8,7 +8,11 @@ from graphlib import CycleError, TopologicalSorter
 
 from batchyard.emulator import names
 from batchyard.emulator.api_errors import ApiError
-from batchyard.emulator.ecs.container_specs import invalid, make_task_spec
+from batchyard.emulator.ecs.container_specs import (
+    find_oversized_container,
+    invalid,
+    make_task_spec,
+)
 from batchyard.emulator.ecs.paging import page
 from batchyard.emulator.state import Document, EndpointState
 
@@ -179,7 +183,9 @@ def _check(request: Document) -> None:
     for container in request["containerDefinitions"]:
         _check_container(request, container, container_names)
     _check_order(request["containerDefinitions"])
-    make_task_spec(request, {})
+    problem = find_oversized_container(make_task_spec(request, {}))
+    if problem is not None:
+        raise client_error(problem)
 
 
 def _check_order(containers: list[Document]) -> None:

@@ -82,7 +82,7 @@ def describe(state: EndpointState, task: EcsTask, *, has_tags: bool = True) -> D
         "availabilityZone": task.instance.zone if task.instance else f"{state.region}a",
         "attachments": _attachments(task),
         "attributes": [{"name": "ecs.cpu-architecture", "value": "x86_64"}],
-        "enableExecuteCommand": False,
+        "enableExecuteCommand": task.placement.get("enableExecuteCommand", False),
         "healthStatus": "UNKNOWN",
         "inferenceAccelerators": [],
         # A task that never came to an instance has no containers.
@@ -123,7 +123,7 @@ def _describe_container(task: EcsTask, container: Container) -> Document:
         "image": container.spec.image,
         "runtimeId": container.runtime_id,
         "lastStatus": container_status(task, container),
-        "networkBindings": [],
+        "networkBindings": _bindings(container),
         "networkInterfaces": _interfaces(task),
         "healthStatus": "UNKNOWN",
         "cpu": str(container.spec.need.cpu_units),
@@ -139,6 +139,16 @@ def _describe_container(task: EcsTask, container: Container) -> Document:
     if end is not None and end.reason:
         document["reason"] = end.reason
     return document
+
+
+def _bindings(container: Container) -> list[Document]:
+    """Return the ports of a container that runs. The endpoint does not translate ports."""
+    if container.started_ms is None or container.end is not None:
+        return []
+    return [
+        {"bindIP": "0.0.0.0", "containerPort": port, "hostPort": port, "protocol": "tcp"}
+        for port in sorted(container.spec.open_ports)
+    ]
 
 
 def container_status(task: EcsTask, container: Container) -> str:

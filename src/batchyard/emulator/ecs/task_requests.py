@@ -66,7 +66,8 @@ def start_task(state: EndpointState, request: Document) -> Document:
     for name in named:
         instance = instances.find(state, parsed.cluster.name, name)
         task = make_task(state, parsed)
-        reason = "MISSING"
+        is_inactive = names.strip_arn(name) in state.ecs.removed_instances.values()
+        reason = "INACTIVE" if is_inactive else "MISSING"
         if instance is not None:
             lack = find_lack(task.spec.need, state.ecs.room_of(instance))
             reason = lack or find_lack(task.spec.need, machine_room(state)) or ""
@@ -125,6 +126,25 @@ def stop_task(state: EndpointState, request: Document) -> Document:
     return {"task": describe(state, task)}
 
 
+def execute_command(state: EndpointState, request: Document) -> Document:
+    """ExecuteCommand: refuse it, as there is no Session Manager. Raises ApiError."""
+    cluster = clusters.require(state, request)
+    task = find_task(state, cluster.name, request["task"])
+    if task is None or task.is_stopped:
+        raise invalid("The referenced task was not found.")
+    if not task.placement.get("enableExecuteCommand"):
+        raise invalid(
+            "The execute command failed because execute command was not enabled when the task was "
+            "run or the execute command agent isn't running. Wait and try again or run a new task "
+            "with execute command enabled and try again."
+        )
+    raise ApiError(
+        "TargetNotConnectedException",
+        "The execute command failed: batchyard's endpoint has no ExecuteCommand. Its tasks run on "
+        "this machine, where you can look at them with docker exec or in /proc.",
+    )
+
+
 # -- requests -------------------------------------------------------------------------------------
 
 
@@ -153,7 +173,12 @@ def make_request(
         raise invalid(
             "Network Configuration is not valid for the given networkMode of this task definition."
         )
-    members = ("placementConstraints", "placementStrategy", "networkConfiguration")
+    members = (
+        "placementConstraints",
+        "placementStrategy",
+        "networkConfiguration",
+        "enableExecuteCommand",
+    )
     return TaskRequest(
         cluster,
         definition,

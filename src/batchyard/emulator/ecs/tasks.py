@@ -1,7 +1,8 @@
 """Tasks and the engine: a task is placed, and its containers become jobs.
 
 All containers of ECS wait in one queue of the engine, whose capacity is this machine. A task that
-was placed is PENDING while the machine has no room for it.
+was placed is PENDING while the machine has no room for it. One container holds the room of the
+whole task, so that no task waits for room that its own or other waiting tasks hold in part.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.embedded.store import JobRow
 from batchyard.emulator import names
 from batchyard.emulator.ecs import instances
-from batchyard.emulator.ecs.container_specs import make_task_spec
+from batchyard.emulator.ecs.container_specs import (
+    find_oversized_container,
+    invalid,
+    make_task_spec,
+)
 from batchyard.emulator.ecs.container_tasks import make_document
-from batchyard.emulator.ecs.placement import Room, Rules, choose_room, find_lack
+from batchyard.emulator.ecs.placement import Candidate, Room, Rules, choose_room, find_lack
 from batchyard.emulator.ecs.records import Container, ContainerInstance, EcsTask
 from batchyard.emulator.ecs.surroundings import Cluster, Provider
 from batchyard.emulator.ecs.task_states import Stop, containers_to_begin
@@ -28,6 +33,10 @@ from batchyard.emulator.state import Document, EndpointState
 
 #: Queue and environment of the engine for the containers of all regions.
 _QUEUE = "ecs"
+_NO_FARGATE_CAPACITY = (
+    "Capacity is unavailable at this time. Please try again later or in a different availability "
+    "zone"
+)
 
 
 class TaskRequest(NamedTuple):
@@ -42,7 +51,7 @@ class TaskRequest(NamedTuple):
     group: str
     started_by: str
     tags: list[Document]
-    #: placementConstraints, placementStrategy and networkConfiguration.
+    #: placementConstraints, placementStrategy, networkConfiguration and enableExecuteCommand.
     placement: Document
 
 
@@ -73,6 +82,8 @@ def create_tasks(
             task.refusal = _draw_failure(state, task) or ""
             add(state, task)
         elif request.launch_type == "FARGATE":
+            if find_lack(task.spec.need, machine_room(state)) is not None:
+                return tasks, [Failure("", _NO_FARGATE_CAPACITY)]
             add(state, task)
             begin(state, task, None)
         else:
@@ -120,10 +131,18 @@ def place_waiting(state: EndpointState, task: EcsTask) -> None:
 def _choose_instance(
     state: EndpointState, task: EcsTask, candidates: list[ContainerInstance]
 ) -> tuple[ContainerInstance | None, list[Failure]]:
-    need = task.spec.need
-    lack = find_lack(need, machine_room(state))
+    lack = find_lack(task.spec.need, machine_room(state))
     if lack is not None:
         return None, [Failure(instance.arn, lack) for instance in candidates]
+    rooms = [state.ecs.room_of(instance) for instance in candidates]
+    room, reasons = choose_room(to_candidate(task), rooms)
+    if room is None:
+        return None, [Failure(arn, reason) for arn, reason in reasons]
+    return next(instance for instance in candidates if instance.arn == room.name), []
+
+
+def to_candidate(task: EcsTask) -> Candidate:
+    """Return a task as placement looks at it."""
     rules = Rules.parse(
         [
             *task.definition.get("placementConstraints", []),
@@ -131,11 +150,7 @@ def _choose_instance(
         ],
         task.placement.get("placementStrategy", []),
     )
-    rooms = [state.ecs.room_of(instance) for instance in candidates]
-    room, reasons = choose_room(need, rooms, rules, task.group)
-    if room is None:
-        return None, [Failure(arn, reason) for arn, reason in reasons]
-    return next(instance for instance in candidates if instance.arn == room.name), []
+    return Candidate(task.spec.need, rules, task.group)
 
 
 def _draw_failure(state: EndpointState, task: EcsTask) -> str | None:
@@ -164,6 +179,9 @@ def find_provider(state: EndpointState, name: str) -> Provider | None:
 def make_task(state: EndpointState, request: TaskRequest) -> EcsTask:
     """Return a new task that is not placed yet."""
     spec = make_task_spec(request.definition, request.overrides)
+    problem = find_oversized_container(spec)
+    if problem is not None:
+        raise invalid(problem)
     containers = [
         Container(container, str(uuid.uuid4()), next(state.job_numbers), secrets.token_hex(32))
         for container in spec.containers
@@ -221,9 +239,7 @@ def begin_containers(state: EndpointState, task: EcsTask) -> None:
 def _submit(state: EndpointState, task: EcsTask, container: Container) -> None:
     _open_queue(state)
     document = make_document(task, container, state.machine.memory_mib)
-    need = container.spec.need
-    resources = Resources(need.cpu_units // 1024, need.memory_mib, need.gpus)
-    job = Job(container.job_id, container.spec.name, _QUEUE, resources)
+    job = Job(container.job_id, container.spec.name, _QUEUE, _take_room(task, container))
     counts = tuple(int(status is JobState.PENDING) for status in JobState)
     now_ms = state.now_ms()
     row = JobRow(container.number, job.id, job.id, 1, JobState.PENDING, "", counts, 0, now_ms)
@@ -234,6 +250,15 @@ def _submit(state: EndpointState, task: EcsTask, container: Container) -> None:
     state.add_job(job, document, row)
     state.loop.perform(changes)
     container.is_begun = True
+
+
+def _take_room(task: EcsTask, container: Container) -> Resources:
+    """Return what a container takes of this machine: the task's room, unless another holds it."""
+    gpus = container.spec.need.gpus
+    if any(other.holds_room for other in begun_containers(task.containers)):
+        return Resources(0, 0, gpus)
+    container.holds_room = True
+    return Resources(task.spec.need.cpu_units // 1024, task.spec.need.memory_mib, gpus)
 
 
 def _open_queue(state: EndpointState) -> None:
