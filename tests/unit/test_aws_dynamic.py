@@ -148,11 +148,9 @@ def test_counts_need_only_the_blocks_in_work_and_those_with_failures() -> None:
 
 def test_every_command_has_its_child_and_its_end() -> None:
     job = dynamic_job(12)
-    details = list(
-        BlockRecords(fill(job), RUN)  # type: ignore[arg-type]
-        .of_step(job, frozenset(), is_thorough=True)
-        .details()
-    )
+    records = BlockRecords(fill(job), RUN)  # type: ignore[arg-type]
+    step_blocks = records.of_step(job, frozenset(), is_thorough=True)
+    details = [detail for detail, _ in step_blocks.details()]
     assert [detail.number for detail in details] == sorted(detail.number for detail in details)
     (failed,) = [detail for detail in details if detail.state is JobState.FAILED]
     assert (failed.exit_code, failed.index, failed.duration_s) == (7, 1, 2.5)

@@ -14,6 +14,7 @@ from batchyard.engines.aws import from_aws
 from batchyard.engines.aws.changed_children import ChangedChildren
 from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.log_reader import LogReader
+from batchyard.engines.aws.log_streams import BatchStreams
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import JobDetail
 from batchyard.errors import BusyServiceError
@@ -88,13 +89,12 @@ def reader(cloud: Cloud, folder: Path, part: Part = ARRAY, job_id: str = "id") -
     file.write_text("name: p\nimage: x\nsteps: [{name: a, array: 2, command: 'true'}]\n")
     plan = planning.make(reading.load(file, {}))
     children = ChangedChildren(cloud)  # type: ignore[arg-type]
+    streams = BatchStreams(plan, children, lambda: [(part, job_id)], cloud.details)
     return LogReader(
         cloud,  # type: ignore[arg-type]
         "g",
         plan,
-        children,
-        lambda: [(part, job_id)],
-        cloud.details,
+        streams,
         lambda: cloud.now_s,
         cloud.sleep,
     )
@@ -267,7 +267,8 @@ def test_children_that_aws_does_not_show_yet_are_looked_for_again(tmp_path: Path
     plan = planning.make(reading.load(file, {}))
     children = ChangedChildren(cloud, lambda part: True)  # type: ignore[arg-type]
     parts = [(ARRAY, "id")]
-    one = LogReader(cloud, "g", plan, children, lambda: parts, cloud.details)  # type: ignore[arg-type]
+    streams = BatchStreams(plan, children, lambda: parts, cloud.details)
+    one = LogReader(cloud, "g", plan, streams)  # type: ignore[arg-type]
     cloud.has_forgotten = True
     assert followed(one, cloud) == [] and one.missing == ""
     cloud.has_forgotten = False

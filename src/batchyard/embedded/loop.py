@@ -198,6 +198,11 @@ class Loop:
             grace_s, [task for task in self._running.values() if task.job_id in stopped_ids]
         )
 
+    def place(self) -> None:
+        """Give the runner the attempts that the scheduler places now, before ``run``."""
+        with self._runner.lock:
+            self._turn()
+
     def carry_out_stop_requests(self) -> None:
         """Stop the jobs that other processes have requested to stop."""
         for request in self._store.stop_requests(self._last_request):
@@ -338,7 +343,10 @@ class Loop:
     def _handle_start(self, event: Started) -> None:
         task = event.task
         task.started_ms = event.at_ms
-        self._scheduler.attempt_started(task.job_id, task.child, int(self._monotonic() * 1000))
+        # An attempt that was adopted from an earlier process has used a part of its time.
+        age_ms = max(0, int(self._clock() * 1000) - event.at_ms)
+        now_ms = int(self._monotonic() * 1000)
+        self._scheduler.attempt_started(task.job_id, task.child, now_ms - age_ms)
         job_row = self._rows[task.job_id]
         if job_row.started_ms is None:
             self._rows[task.job_id] = job_row._replace(started_ms=event.at_ms)

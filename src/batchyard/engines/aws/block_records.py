@@ -18,7 +18,7 @@ from batchyard.engines.aws.block_layout import BlockLayout
 from batchyard.engines.base import CommandCounts, CommandDetail
 from batchyard.plan import PlannedJob
 from batchyard.worker import leases, rules
-from batchyard.worker.leases import BlockState, Lease, Record
+from batchyard.worker.leases import BlockState, Lease, Owner, Record
 
 #: Blocks that are read at the same time.
 _CONCURRENCY = 16
@@ -59,8 +59,8 @@ class StepBlocks:
                 commands |= set(map(order.command_at, positions[number]))
         return commands
 
-    def details(self) -> Iterator[CommandDetail]:
-        """Return the commands of the blocks that were read, by number."""
+    def details(self) -> Iterator[tuple[CommandDetail, Owner]]:
+        """Return the commands of the blocks that were read, by number, with their workers."""
         records = [
             (record, lease.owners[record.epoch - 1])
             for lease in self.leases.values()
@@ -68,7 +68,7 @@ class StepBlocks:
         ]
         for record, owner in sorted(records):
             state = JobState.FAILED if is_final_failure(self.job, record) else None
-            yield CommandDetail(
+            detail = CommandDetail(
                 step=self.job.step,
                 number=record.command,
                 index=owner.child,
@@ -84,6 +84,7 @@ class StepBlocks:
                 host="",
                 child_attempt=owner.attempt,
             )
+            yield detail, owner
 
 
 class BlockRecords:

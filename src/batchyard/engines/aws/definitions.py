@@ -111,10 +111,10 @@ def _make_container(
         ],
         "environment": [
             {"name": name, "value": value}
-            for name, value in sorted(_make_variables(job, target).items())
+            for name, value in sorted(make_variables(job, target).items())
         ],
         "logConfiguration": _make_log_configuration(job, target.environment),
-        "linuxParameters": _make_linux_parameters(job),
+        "linuxParameters": make_linux_parameters(job),
     }
     if target.is_on_fargate(job):
         container["networkConfiguration"] = {"assignPublicIp": target.environment.assign_public_ip}
@@ -123,23 +123,29 @@ def _make_container(
         container["jobRoleArn"] = target.environment.job_role
     if target.environment.execution_role:
         container["executionRoleArn"] = target.environment.execution_role
-    container |= _make_volumes(job)
+    return container | make_volumes(job) | make_container_keys(job)
+
+
+def make_container_keys(job: PlannedJob) -> dict[str, Any]:
+    """Return the members of a container for `ulimits`, `user` and `secrets` of its step."""
+    members: dict[str, Any] = {}
     if job.ulimits:
-        container["ulimits"] = [
+        members["ulimits"] = [
             {"name": name, "softLimit": int(soft), "hardLimit": int(hard)}
             for name, limit in sorted(job.ulimits.items())
             for soft, hard in [limit.split(":")]
         ]
     if job.user:
-        container["user"] = job.user
+        members["user"] = job.user
     if job.secrets:
-        container["secrets"] = [
+        members["secrets"] = [
             {"name": name, "valueFrom": arn} for name, arn in sorted(job.secrets.items())
         ]
-    return container
+    return members
 
 
-def _make_volumes(job: PlannedJob) -> dict[str, Any]:
+def make_volumes(job: PlannedJob) -> dict[str, Any]:
+    """Return `volumes` and `mountPoints` of a step; nothing for a step without mounts."""
     if not job.mounts:
         return {}
     names = [f"mount{number}" for number in range(len(job.mounts))]
@@ -169,7 +175,8 @@ def _make_source(mount: Mount) -> dict[str, Any]:
     return {"efsVolumeConfiguration": configuration}
 
 
-def _make_linux_parameters(job: PlannedJob) -> dict[str, Any]:
+def make_linux_parameters(job: PlannedJob) -> dict[str, Any]:
+    """Return linuxParameters of the step's container: an init process, and /dev/shm."""
     # Without an init process the command would be process 1, which ignores SIGTERM: each stop
     # would take its full 30 s.
     parameters: dict[str, Any] = {"initProcessEnabled": True}
@@ -180,7 +187,8 @@ def _make_linux_parameters(job: PlannedJob) -> dict[str, Any]:
     return parameters
 
 
-def _make_variables(job: PlannedJob, target: Target) -> dict[str, str]:
+def make_variables(job: PlannedJob, target: Target) -> dict[str, str]:
+    """Return the variables of a step that are the same in every run."""
     own_region = job.env.get("AWS_REGION") or job.env.get("AWS_DEFAULT_REGION")
     region = own_region or target.environment.region
     # The ECS agent may set neither of them. boto3 reads only the second one.

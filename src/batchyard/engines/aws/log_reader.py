@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from batchyard.aws.logs import Logs
-from batchyard.batch.jobs import JobState
-from batchyard.engines.aws import from_aws
-from batchyard.engines.aws.changed_children import ChangedChildren
-from batchyard.engines.aws.from_aws import UNSUBMITTED, Stream
-from batchyard.engines.aws.render import Part
+from batchyard.engines.aws.log_streams import ChildStreams, Stream, StreamFinder
 from batchyard.engines.base import AttemptDetail, CommandDetail, JobDetail, LogChunk
 from batchyard.plan import Plan
 from batchyard.worker.headings import select_output
@@ -29,8 +25,6 @@ _MAX_DELAY_MS = 60_000
 _LATE_MS = 30_000
 _LATE_LOOK_S = 1.0
 
-DescribedChildren = Iterable[tuple[Part, Mapping[str, Any]]]
-
 
 class LogReader:
     def __init__(
@@ -38,19 +32,14 @@ class LogReader:
         logs: Logs,
         group: str,
         plan: Plan,
-        children: ChangedChildren,
-        list_parts: Callable[[], list[tuple[Part, str]]],
-        describe_jobs: Callable[[], Sequence[JobDetail]],
+        streams: StreamFinder,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``list_parts``: the parts with the ids of their jobs; ``describe_jobs``: these jobs."""
         self._logs = logs
         self._group = group
         self._plan = plan
-        self._children = children
-        self._list_parts = list_parts
-        self._describe_jobs = describe_jobs
+        self._streams = streams
         self._clock = clock
         self._sleep = sleep
         #: Events that were read by ``follow`` and not returned, since a later call failed.
@@ -74,10 +63,7 @@ class LogReader:
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
     ) -> Iterator[LogChunk]:
         """Return the new output, ordered by step, child and attempt."""
-        # One child is described by its number; the other jobs are not needed.
-        is_one_child = step is not None and index is not None
-        jobs = () if is_one_child else self._describe_jobs()
-        self._record_streams(self._find_children(jobs, step, index, failed_only, is_thorough=True))
+        self._record_streams(self._streams.find(step, index, failed_only=failed_only))
         streams = sorted(self._select(step, index, failed_only), key=self._sort_key)
         for first in range(0, len(streams), _STREAMS_PER_CALL):
             group = streams[first : first + _STREAMS_PER_CALL]
@@ -95,7 +81,7 @@ class LogReader:
         failed_only: bool = False,
     ) -> Iterator[LogChunk]:
         """Return the new output in order of time."""
-        self._record_streams(self._find_children(jobs, step, index, failed_only, is_thorough=False))
+        self._record_streams(self._streams.find(step, index, failed_only=failed_only, jobs=jobs))
         are_over = all(job.state.is_terminal for job in jobs)
         read = self._read_with_late_streams if are_over else self._read_new_events
         for group in self._group_by_activity(self._select(step, index, failed_only)):
@@ -107,24 +93,19 @@ class LogReader:
 
     @property
     def missing(self) -> str:
-        if not self._children.forgotten:
-            return ""
-        return (
-            "AWS has forgotten the run's jobs, as it does after a week, and with them the names of "
-            f"their log streams; the output may still be in the log group {self._group}"
-        )
+        return self._streams.describe_missing(self._group)
 
     def tail(self, attempt: AttemptDetail, lines: int) -> list[str]:
         key = (attempt.step, attempt.index, attempt.attempt)
         if key not in self._names:
-            self._record_streams(self._find_child(attempt.step, attempt.index))
+            self._record_streams(self._streams.find(attempt.step, attempt.index))
         name = self._names.get(key)
         return [] if name is None else self._logs.last_lines(self._group, name, lines)
 
     def read_command(self, command: CommandDetail, last_bytes: int | None = None) -> bytes:
         key = (command.step, command.index, command.child_attempt)
         if key not in self._names:
-            self._record_streams(self._find_child(command.step, command.index))
+            self._record_streams(self._streams.find(command.step, command.index))
         if key not in self._names:
             return b""
         # Times in the log can be those of another clock.
@@ -139,45 +120,13 @@ class LogReader:
 
     # -- which streams -------------------------------------------------------------------------
 
-    def _find_children(
-        self,
-        jobs: Sequence[JobDetail],
-        step: str | None,
-        index: int | None,
-        failed_only: bool,
-        *,
-        is_thorough: bool,
-    ) -> DescribedChildren:
-        if step is not None and index is not None:
-            return self._find_child(step, index)
-        by_id = {job.id: job for job in jobs}
-        submitted = [
-            (part, by_id[job_id])
-            for part, job_id in self._list_parts()
-            if job_id in by_id and not job_id.startswith(UNSUBMITTED) and step in (None, part.step)
-        ]
-        if failed_only:
-            return self._children.look_at_failed(submitted)
-        return self._children.look(submitted, is_thorough=is_thorough)
-
-    def _find_child(self, step: str, index: int) -> DescribedChildren:
-        planned = self._plan.job(step)
-        for part, job_id in self._list_parts():
-            if part.step != step or job_id.startswith(UNSUBMITTED):
-                continue
-            for number in range(part.size):
-                if planned.index_in_step(part.offset + number) == index:
-                    return self._children.look_at_child(part, job_id, number)
-        return ()
-
-    def _record_streams(self, children: DescribedChildren) -> None:
-        for part, job in children:
-            streams = list(from_aws.find_streams(part, self._plan.job(part.step), job))
+    def _record_streams(self, children: Iterable[ChildStreams]) -> None:
+        for streams, has_failed in children:
             for stream in streams:
                 self._names[stream.step, stream.index, stream.attempt] = stream.name
                 if stream.name not in self._finished:
                     self._open[stream.name] = stream
-            if job["status"] == JobState.FAILED:
+            if has_failed:
                 self._of_failed.update(stream.name for stream in streams[-1:])
 
     def _select(self, step: str | None, index: int | None, failed_only: bool) -> list[Stream]:

@@ -42,12 +42,12 @@ _DEFAULT_CHILDREN = 16
 def prepare(request: RunRequest) -> PreparedRun:
     """Fit the plan to the environment. Raises InputError for what AWS Batch would refuse."""
     # First what needs no answer from AWS.
-    _refuse_machine_limits(request.offer)
-    address = _workspace_address(request.pipeline, request.offer.workspace)
-    environment = _require_environment(request)
+    refuse_machine_limits(request.offer)
+    address = workspace_address(request.pipeline, request.offer.workspace)
+    environment = require_environment(request)
     plan = request.plan if request.offer.use_gpus else planning.without_gpus(request.plan)
     plan = planning.with_claiming_children(plan, _DEFAULT_CHILDREN)
-    folder = None if address else _workspace_folder(request.pipeline, request.offer.workspace)
+    folder = None if address else workspace_folder(request.pipeline, request.offer.workspace)
     target = make_target(
         plan,
         environment,
@@ -196,7 +196,8 @@ def tag_text(text: str) -> str:
     return _NOT_IN_TAGS.sub("_", text)[:MAX_TAG_VALUE_CHARS]
 
 
-def _require_environment(request: RunRequest) -> Environment:
+def require_environment(request: RunRequest) -> Environment:
+    """Return the environment of the run. Raises InputError if it, or an image, is missing."""
     if request.environment is None:
         raise InputError(
             "a run on AWS needs an environment",
@@ -212,7 +213,7 @@ def _require_environment(request: RunRequest) -> Environment:
     return find_environment(request.home, request.environment)
 
 
-def _refuse_machine_limits(offer: Offer) -> None:
+def refuse_machine_limits(offer: Offer) -> None:
     """Raise InputError for limits of this machine, which mean nothing on AWS."""
     limits = {"cpus": offer.cpus, "memory": offer.memory_mib, "gpus": offer.gpus}
     for name, amount in limits.items():
@@ -229,7 +230,7 @@ def _refuse_machine_limits(offer: Offer) -> None:
         )
 
 
-def _workspace_address(pipeline: Pipeline, override: str | None) -> str | None:
+def workspace_address(pipeline: Pipeline, override: str | None) -> str | None:
     """Return the s3:// prefix of the workspace, None where the workspace is a folder.
 
     Raises InputError for an address that names no bucket.
@@ -241,7 +242,7 @@ def _workspace_address(pipeline: Pipeline, override: str | None) -> str | None:
     return address
 
 
-def _workspace_folder(pipeline: Pipeline, override: str | None) -> Path:
+def workspace_folder(pipeline: Pipeline, override: str | None) -> Path:
     """Return the folder whose files go to S3 and come back."""
     if override is not None:
         path = Path(override).absolute()

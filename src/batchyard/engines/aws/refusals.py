@@ -10,6 +10,7 @@ from batchyard import child_patterns
 from batchyard.batch import limits
 from batchyard.engines.aws import definitions, submit_requests
 from batchyard.engines.aws.target import Target
+from batchyard.environments import Environment
 from batchyard.plan import Plan, PlannedJob
 from batchyard.units import pluralize
 
@@ -41,14 +42,9 @@ def _find_job_problems(job: PlannedJob, target: Target) -> Iterator[str]:
             f": memory {job.resources.memory_mib} MiB: AWS Batch takes "
             f"{limits.MIN_MEMORY_MIB} MiB or more"
         )
-    if job.secrets and not environment.execution_role:
-        yield (
-            " has secrets, which AWS reads with the execution role, and environment "
-            f"{environment.name!r} has none: add `execution_role:` to it, the ARN of a role that "
-            "may read them"
-        )
+    yield from find_secret_problems(job, environment)
     if job.is_dynamic:
-        yield from _find_dynamic_problems(job)
+        yield from find_dynamic_problems(job)
     yield from _find_share_problems(job, target)
     if target.is_on_fargate(job):
         yield from _find_fargate_problems(job, target)
@@ -62,7 +58,18 @@ def _find_job_problems(job: PlannedJob, target: Target) -> Iterator[str]:
     yield from _find_size_problems(job, target)
 
 
-def _find_dynamic_problems(job: PlannedJob) -> Iterator[str]:
+def find_secret_problems(job: PlannedJob, environment: Environment) -> Iterator[str]:
+    """Return why the secrets of a step cannot be read."""
+    if job.secrets and not environment.execution_role:
+        yield (
+            " has secrets, which AWS reads with the execution role, and environment "
+            f"{environment.name!r} has none: add `execution_role:` to it, the ARN of a role that "
+            "may read them"
+        )
+
+
+def find_dynamic_problems(job: PlannedJob) -> Iterator[str]:
+    """Return what a step cannot have whose children claim their commands."""
     if job.checkpoint:
         yield (
             ": a step with `share_out: dynamic` cannot have a checkpoint, since another child may "

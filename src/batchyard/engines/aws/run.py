@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,18 @@ from batchyard.aws.session import AwsSession
 from batchyard.aws.submit_job import JobSubmitter
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.lock import RunLock
-from batchyard.engines.aws import from_aws, share_records, staging
+from batchyard.engines.aws import from_aws, staging
 from batchyard.engines.aws.changed_children import ChangedChildren, number_of
 from batchyard.engines.aws.failed_attempts import FailedAttempts
 from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.input_files import RunInputs
 from batchyard.engines.aws.job_ids import JobIds
 from batchyard.engines.aws.log_reader import LogReader
+from batchyard.engines.aws.log_streams import BatchStreams
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.repeated_jobs import RepeatedJobs
+from batchyard.engines.aws.results import RunResults
+from batchyard.engines.aws.run_commands import RunCommands
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.run_status import RunStatusReader
 from batchyard.engines.aws.submission import RunStoppedError, Submission
@@ -58,7 +60,6 @@ from batchyard.engines.busy_service import PatientCaller
 from batchyard.engines.ec2_hosts import HostFinder
 from batchyard.engines.usage import Usage
 from batchyard.errors import BatchyardError, InputError, RunLockedError
-from batchyard.folder import home_flag
 from batchyard.plan import Plan
 from batchyard.units import pluralize
 
@@ -95,6 +96,8 @@ class AwsRun:
         self._files = RunFiles(record.folder.path, target.address, self.s3)
         self.inputs = RunInputs(record, self.s3, self._files)
         self._records = SuccessRecords(plan, self.s3, self._files, target.address)
+        self._commands = RunCommands(plan, self.s3, self._records, target.address)
+        self._results = RunResults(record, self.s3)
         self._job_ids = JobIds(plan, target, record.folder.journal, self._files, clock)
         self._status = RunStatusReader(
             plan, self.batch, self._job_ids, self._files, self._records, clock
@@ -179,7 +182,7 @@ class AwsRun:
         if overview.state is RunState.RUNNING:
             return
         try:
-            self._fetch_results(watcher.note)
+            self._results.fetch_at_end(watcher.note)
         except (KeyboardInterrupt, BatchyardError):
             watcher.note(
                 f"the run is {overview.state}: `batchyard fetch {run_id}` downloads its results"
@@ -204,19 +207,6 @@ class AwsRun:
                     watcher.note(f"{job.step}: RUNNABLE, {children} waiting for a host")
             self._sleep(backoff.next_delay_s([job.counts for job in overview.jobs]))
 
-    def _fetch_results(self, say: Say) -> None:
-        """Download the results to the folder that the input files came from."""
-        if self._workspace_folder is not None:
-            count, folder = self.fetch()
-            if count:
-                say(f"fetched {pluralize(count, 'output file')} into {folder}")
-        elif self._is_from_elsewhere and any(job.outputs for job in self._plan.jobs):
-            flags = home_flag(self._record.folder, Path.cwd())
-            say(
-                "the run's workspace is not on this machine: "
-                f"`batchyard fetch {self._record.run_id}{flags} --to DIR` downloads its results"
-            )
-
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
         """See the contract. AWS Batch has one grace: 30 s."""
         steps = {
@@ -233,33 +223,7 @@ class AwsRun:
         )
 
     def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
-        destination = folder or self._workspace_folder
-        if destination is None:
-            raise InputError(
-                self._why_no_workspace(),
-                hint="name a folder: --to DIR, or fetch(to=...) in Python",
-            )
-        count = staging.fetch_outputs(self.s3, self._plan.jobs, destination, self._target.workspace)
-        return count, destination
-
-    @property
-    def _workspace_folder(self) -> Path | None:
-        """The folder on this machine that the run's files came from, and go back to."""
-        folder = Path(self._record.workspace) if self._record.workspace else None
-        return folder if folder is not None and folder.is_dir() else None
-
-    @property
-    def _is_from_elsewhere(self) -> bool:
-        """Whether the run's files came from a folder, and that folder is not on this machine."""
-        return self._target.has_own_workspace and self._workspace_folder is None
-
-    def _why_no_workspace(self) -> str:
-        run_id, folder = self._record.run_id, self._record.workspace
-        if not self._is_from_elsewhere:
-            return f"the workspace of run {run_id} is in S3"
-        if folder:
-            return f"the workspace of run {run_id} is not here: there is no folder {folder}"
-        return f"run {run_id} was begun on another machine, and its workspace is there"
+        return self._results.fetch(folder)
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -283,47 +247,13 @@ class AwsRun:
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
     ) -> Iterator[CommandDetail]:
-        # Attempts of a child follow each other; the last one decides.
-        last_by_child = {
-            (attempt.step, attempt.index): attempt
-            for attempt in self.attempts(self.job_ids, failed_only=failed_only)
-        }
-        for attempt in last_by_child.values():
-            planned = self._plan.job(attempt.step)
-            has_records = planned.has_several_commands or planned.is_dynamic
-            if step in (None, attempt.step) and not has_records:
-                if number in (None, attempt.index):
-                    yield CommandDetail.of_attempt(attempt, attempt.index)
-        for job in self._plan.jobs:
-            if step not in (None, job.step):
-                continue
-            if job.is_dynamic:
-                yield from self._commands_of_blocks(job.step, number, failed_only=failed_only)
-            elif job.has_several_commands:
-                yield from share_records.read_commands(
-                    self.s3, self._target.address, job, number, failed_only=failed_only
-                )
-
-    def _commands_of_blocks(
-        self, step: str, number: int | None, *, failed_only: bool
-    ) -> Iterator[CommandDetail]:
-        # Complete blocks without failed commands need not be read to find failed ones.
-        step_blocks = self._records.blocks_of_step(step, is_thorough=not failed_only)
-        for command in step_blocks.details():
-            is_wanted = not failed_only or command.state is JobState.FAILED
-            if number in (None, command.number) and is_wanted:
-                yield command
+        attempts = self.attempts(self.job_ids, failed_only=failed_only)
+        return self._commands.find(attempts, step, number, failed_only=failed_only)
 
     def durations(self, step: str) -> Iterator[tuple[int, float]]:
-        if not self._plan.job(step).is_dynamic:
-            return
         # Lengths are no reason to wait long: a new run goes on without them.
         with self._session.giving_up_early():
-            step_blocks = self._records.blocks_of_step(step, is_thorough=True)
-        for lease in step_blocks.leases.values():
-            for record in lease.records:
-                if not record.exit_code:
-                    yield record.command, record.seconds
+            return self._commands.durations(step)
 
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
@@ -334,15 +264,14 @@ class AwsRun:
     def log_reader(self) -> LogReader:
         if self._reader is None:
             group = self._target.environment.log_group
-            self._reader = LogReader(
-                self._logs,
-                group,
+            streams = BatchStreams(
                 self._plan,
                 ChangedChildren(self.batch, self._is_new),
                 self._job_ids.parts_with_ids,
                 self._status.describe_jobs,
-                self._clock,
-                self._sleep,
+            )
+            self._reader = LogReader(
+                self._logs, group, self._plan, streams, self._clock, self._sleep
             )
         return self._reader
 
@@ -435,26 +364,7 @@ class AwsRun:
 
     def load_lists(self) -> Plan:
         """Return the plan with its lists, from the run's folder, or from S3 on another machine."""
-        lists, lengths = dict(self._plan.lists), dict(self._plan.lengths)
-        for job in self._plan.jobs:
-            if job.has_list and job.step not in lists:
-                lists[job.step] = self._load_list(job.step)
-            if job.has_lengths and job.step not in lengths:
-                stored = self._record.folder.load_lengths(job.step)
-                lengths |= {} if stored is None else {job.step: stored}
-        return replace(self._plan, lists=lists, lengths=lengths)
-
-    def _load_list(self, step: str) -> Sequence[str]:
-        if self._record.folder.list_of(step).exists():
-            return self._record.folder.load_list(step)
-        address = s3_layout.list_address(self._target.address, step)
-        text = self.s3.get(address)
-        if text is None:
-            raise InputError(
-                f"the list of {step} is not at {address}",
-                hint="start the run anew from its file",
-            )
-        return text.decode().removesuffix("\n").split("\n")
+        return staging.load_lists(self.s3, self._record)
 
     @property
     def skipped_commands(self) -> dict[str, list[int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from batchyard.aws.s3 import S3, Place, S3Object
 from batchyard.engines.aws import block_layout, definitions, inputs, submit_requests
 from batchyard.engines.aws.input_files import InputFiles
 from batchyard.engines.aws.target import Target
+from batchyard.engines.base import RunRecord
 from batchyard.errors import InputError
 from batchyard.plan import Plan, PlannedJob, to_ranges
 from batchyard.worker.globs import globs
@@ -151,6 +153,33 @@ def encode_list(commands: Sequence[str]) -> tuple[bytes, bytes]:
     """
     lines = [f"{command}\n".encode() for command in commands]
     return b"".join(lines), block_layout.encode_numbers(accumulate(map(len, lines), initial=0))
+
+
+def load_lists(s3: S3, record: RunRecord) -> Plan:
+    """Return a run's plan with its lists, from its folder, or from S3 on another machine."""
+    plan = record.plan
+    lists, lengths = dict(plan.lists), dict(plan.lengths)
+    for job in plan.jobs:
+        if job.has_list and job.step not in lists:
+            lists[job.step] = _load_list(s3, record, job.step)
+        if job.has_lengths and job.step not in lengths:
+            stored = record.folder.load_lengths(job.step)
+            lengths |= {} if stored is None else {job.step: stored}
+    return replace(plan, lists=lists, lengths=lengths)
+
+
+def _load_list(s3: S3, record: RunRecord, step: str) -> Sequence[str]:
+    if record.folder.list_of(step).exists():
+        return record.folder.load_list(step)
+    target: Target = record.settings
+    address = s3_layout.list_address(target.address, step)
+    text = s3.get(address)
+    if text is None:
+        raise InputError(
+            f"the list of {step} is not at {address}",
+            hint="start the run anew from its file",
+        )
+    return text.decode().removesuffix("\n").split("\n")
 
 
 def fetch_outputs(s3: S3, jobs: Iterable[PlannedJob], workspace: Path, address: str) -> int:

@@ -9,11 +9,11 @@ The file has one JSON document a line, and is only appended to.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from batchyard.engines.json_lines import append_line
 from batchyard.errors import from_os_error
 
 
@@ -86,20 +86,7 @@ class Journal:
                 self.submitted_at[entry["submitted"]] = at_s
 
     def _append(self, entry: dict[str, Any]) -> None:
-        data = json.dumps(entry).encode() + b"\n"
-        try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            try:
-                size = os.fstat(fd).st_size
-                # A line that a dead process has cut short is ended first.
-                if size and os.pread(fd, 1, size - 1) != b"\n":
-                    data = b"\n" + data
-                os.write(fd, data)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError as exc:
-            raise from_os_error(exc, "write", self._path) from exc
+        append_line(self._path, entry)
 
 
 def read_shared_ids(document: Mapping[str, Any], now_s: float) -> Iterator[tuple[str, str, float]]:

@@ -40,7 +40,8 @@ def make_request(
     return request
 
 
-def _make_overrides(job: PlannedJob, offset: int, size: int, target: Target) -> dict[str, Any]:
+def make_run_variables(job: PlannedJob, target: Target) -> dict[str, str]:
+    """Return the variables of a step's containers that differ from run to run."""
     variables = {
         "BATCHYARD_RUN": target.run_id,
         "BATCHYARD_STEP": job.step,
@@ -48,17 +49,28 @@ def _make_overrides(job: PlannedJob, offset: int, size: int, target: Target) -> 
         "BATCHYARD_DEVICE": job.device,
         "ARRAY_SIZE": str(job.step_size),
     }
-    overrides: dict[str, Any] = {}
     if definitions.needs_worker(job):
         variables["BATCHYARD_ORDERS"] = s3_layout.orders_address(target.address, job.step)
-        if offset:
-            variables["BATCHYARD_OFFSET"] = str(offset)
         if job.has_list:
             variables["LIST_FILE_S3_PATH"] = s3_layout.list_address(target.address, job.step)
+    return variables
+
+
+def make_shell_command(command: str) -> list[str]:
+    """Return the words of a container that runs a plain command."""
+    return ["sh", "-c", f"{_MERGE_STREAMS}{command}"]
+
+
+def _make_overrides(job: PlannedJob, offset: int, size: int, target: Target) -> dict[str, Any]:
+    variables = make_run_variables(job, target)
+    overrides: dict[str, Any] = {}
+    if definitions.needs_worker(job):
+        if offset:
+            variables["BATCHYARD_OFFSET"] = str(offset)
     else:
         assert job.command is not None
         prelude = index_script.make_prelude(job, offset, size)
-        overrides["command"] = ["sh", "-c", f"{_MERGE_STREAMS}{prelude}{job.command}"]
+        overrides["command"] = make_shell_command(f"{prelude}{job.command}")
     overrides["environment"] = [{"name": name, "value": value} for name, value in variables.items()]
     return overrides
 

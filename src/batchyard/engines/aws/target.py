@@ -35,7 +35,8 @@ class Target:
         )
 
     def is_on_fargate(self, job: PlannedJob) -> bool:
-        return self.queue_of(job) in self.fargate_queues
+        # An environment may have a cluster and no queues.
+        return bool(self.fargate_queues) and self.queue_of(job) in self.fargate_queues
 
     #: Ids of the runs that this one is a retry of, directly and indirectly; the last one first.
     earlier_runs: tuple[str, ...] = ()

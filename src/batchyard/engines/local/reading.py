@@ -1,23 +1,16 @@
-"""Read the jobs, attempts and logs of a local run, from any process at any time."""
+"""Read the commands and logs of a local run, from any process at any time."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Sequence
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
-from batchyard import shard
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow, JobRow, Store
-from batchyard.engines.base import (
-    AttemptDetail,
-    CommandCounts,
-    CommandDetail,
-    JobDetail,
-    LogChunk,
-)
+from batchyard.engines.base import AttemptDetail, CommandDetail, JobDetail, LogChunk
+from batchyard.engines.scheduled.reading import attempt_detail
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
@@ -28,47 +21,6 @@ _ALL = -1
 
 #: Step, index in the step, and attempt.
 _AttemptKey = tuple[str, int, int]
-
-
-def job_detail(row: JobRow, planned: PlannedJob) -> JobDetail:
-    counts = dict(zip(JobState, row.counts, strict=True))
-    succeeded, failed = counts[JobState.SUCCEEDED], counts[JobState.FAILED]
-    if planned.has_several_commands:
-        succeeded, failed = row.commands_succeeded, row.commands_failed
-    total = count_commands(planned)
-    return JobDetail(
-        id=row.id,
-        step=row.step,
-        state=JobState(row.state),
-        status_reason=row.status_reason,
-        size=row.size,
-        counts=row.counts,
-        attempts=row.attempts,
-        created_ms=row.created_ms,
-        started_ms=row.started_ms,
-        ended_ms=row.ended_ms,
-        # A child without a command succeeds, too.
-        commands=CommandCounts(total, min(succeeded, total), failed),
-        is_stopped=row.rest_reason is not None,
-    )
-
-
-def count_commands(planned: PlannedJob) -> int:
-    """Return the number of commands of all children of a job."""
-    if planned.only_command is not None:
-        return planned.size
-    if planned.indices is None:
-        return planned.command_count
-    if not planned.has_list or planned.is_dynamic:
-        return planned.size
-    return _count_shares(
-        planned.command_count, planned.indices, planned.step_size, planned.share_out
-    )
-
-
-@lru_cache(maxsize=64)
-def _count_shares(total: int, indices: tuple[int, ...], step_size: int, share_out: str) -> int:
-    return sum(len(shard.commands_of(total, index, step_size, share_out)) for index in indices)
 
 
 def command_details(
@@ -131,25 +83,6 @@ def _commands_of_shares(
                 log_offset=row.log_offset,
                 log_length=row.log_length,
             )
-
-
-def attempt_detail(row: AttemptRow, job_id: str, planned: PlannedJob) -> AttemptDetail:
-    return AttemptDetail(
-        job_id=job_id,
-        step=planned.step,
-        index=planned.index_in_step(row.child),
-        attempt=row.attempt,
-        state=None if row.state is None else JobState(row.state),
-        exit_code=row.exit_code,
-        reason=row.reason,
-        status_reason=row.status_reason,
-        started_ms=row.started_ms,
-        ended_ms=row.ended_ms,
-        user_s=row.user_s,
-        system_s=row.system_s,
-        max_rss_kib=row.max_rss_kib,
-        gpus=tuple(int(gpu) for gpu in row.gpus.split(",") if gpu),
-    )
 
 
 class LogReader:

@@ -1,24 +1,16 @@
-"""One run of the local engine: its state, its logs, and how it is executed and stopped."""
+"""One run of the local engine: its execution on this machine, its output and its commands."""
 
 from __future__ import annotations
 
 import os
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from batchyard import plan as planning
-from batchyard.batch.jobs import JobState
 from batchyard.embedded import machine, memory_use
-from batchyard.embedded.lock import Holder, RunLock, find_holder
-from batchyard.embedded.store import CommandRow, JobRow, Store
 from batchyard.engines.base import (
-    DEFAULT_GRACE_S,
-    AttemptDetail,
     CommandDetail,
     JobDetail,
     LogChunk,
@@ -27,35 +19,22 @@ from batchyard.engines.base import (
     Polling,
     RunRecord,
     RunSetup,
-    RunState,
-    Say,
     Unfinished,
     Watcher,
-    say_nothing,
 )
 from batchyard.engines.local import reading, step_limits
 from batchyard.engines.local.settings import LocalSettings
-from batchyard.errors import InputError, OperationalError, RunLockedError
-from batchyard.plan import Plan, PlannedJob
-
-#: Time that a busy machine may take to stop a run, beyond the grace period.
-_STOP_SLACK_S = 30.0
+from batchyard.engines.scheduled.run import ScheduledRun
+from batchyard.errors import InputError
 
 
-class LocalRun:
-    """A run in its folder, opened by any process at any time. See RunEngine for the contract."""
+class LocalRun(ScheduledRun):
+    """A run on this machine. See RunEngine for the contract."""
 
-    status_polling = Polling(0.05, 0.05)
     log_polling = Polling(0.2, 0.2)
-    answer_source = ""
-    is_over_by_record = False
 
     def __init__(self, record: RunRecord, clock: Callable[[], float] = time.time) -> None:
-        self._record = record
-        self._folder = record.folder
-        self._plan = record.plan
-        self._clock = clock
-        self._open_store: Store | None = None
+        super().__init__(record, clock)
         self._log_reader: reading.LogReader | None = None
 
     @property
@@ -63,90 +42,19 @@ class LocalRun:
         settings: LocalSettings = self._record.settings
         return settings
 
-    @property
-    def _store(self) -> Store:
-        if self._open_store is None:
-            self._open_store = Store.open(self._folder.database)
-        return self._open_store
-
     def close(self) -> None:
-        if self._open_store is not None:
-            self._open_store.close()
-            self._open_store = self._log_reader = None
+        super().close()
+        self._log_reader = None
 
-    # -- actions -------------------------------------------------------------------------------
+    def _execute(self, watcher: Watcher, last_request: int, *, only_stops: bool) -> None:
+        # Others only read the run, and need no scheduler.
+        from batchyard.engines.local.site import open_site
+        from batchyard.engines.scheduled.execution import Execution
 
-    def submit(
-        self, plan: Plan, commands_done: Mapping[str, Sequence[int]] | None = None
-    ) -> list[str]:
-        """Record the jobs. ``commands_done``: step -> commands that an earlier run finished."""
-        with closing(Store.open(self._folder.database, create=True, is_draft=True)) as store:
-            return self._submit_to(store, plan, commands_done or {})
-
-    def _submit_to(
-        self, store: Store, plan: Plan, commands_done: Mapping[str, Sequence[int]]
-    ) -> list[str]:
-        recorded = store.jobs()
-        if recorded:
-            return [row.id for row in recorded]
-        now_ms = int(self._clock() * 1000)
-        rows, command_rows = [], []
-        for number, job in enumerate(plan.jobs):
-            counts = tuple(job.size if state is JobState.PENDING else 0 for state in JobState)
-            done = _done_before(job, commands_done.get(job.step, ()))
-            row = JobRow(
-                number,
-                str(uuid.uuid4()),
-                job.step,
-                job.size,
-                JobState.PENDING,
-                "",
-                counts,
-                0,
-                now_ms,
-                commands_succeeded=len(done),
-            )
-            rows.append(row)
-            command_rows += [
-                CommandRow(number, command, child, attempt=0, exit_code=0)
-                for command, child in done.items()
-            ]
-        store.commit(new_jobs=rows, commands=command_rows)
-        return [row.id for row in rows]
-
-    def start(self, say: Say = say_nothing) -> None:
-        self._start_detached()
-
-    def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
-        """See the contract. Raises RunLockedError if another process executes the run."""
-        from batchyard.engines.local import execution
-
-        # Read before the lock is taken: a request after that is for this process.
-        last_request = 0 if carry_out_old_stops else self._store.last_stop_request()
-        lock = RunLock(self._folder.lock)
-        try:
-            if self.run_state is not RunState.RUNNING:
-                return
-            execution.Execution(self._record, self._store, os.environ, self._clock).run(
-                watcher, last_request, must_enter_workspace=not carry_out_old_stops
-            )
-        finally:
-            lock.release()
-
-    def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
-        if self.run_state is not RunState.RUNNING:
-            return 0.0
-        run_id = self._record.run_id
-        if self.holder is None and not set(self.job_ids) <= set(job_ids):
-            raise InputError(
-                f"run {run_id} is interrupted: no step of it runs",
-                hint=f"`batchyard resume {run_id}` continues it, "
-                f"`batchyard stop {run_id}` ends the whole run",
-            )
-        self._store.request_stop(job_ids, reason, grace_s)
-        if self.holder is None:
-            self._end_abandoned(job_ids, reason, grace_s)
-        return grace_s + _STOP_SLACK_S
+        with open_site(
+            self._record, self._store, os.environ, must_enter_workspace=not only_stops
+        ) as site:
+            Execution(self._record, self._store, site, self._clock).run(watcher, last_request)
 
     def scale(self, step: str, children: int) -> int:
         self._store.request_scale(step, children)
@@ -160,50 +68,17 @@ class LocalRun:
         room = planning.count_slots(replace(plan, jobs=(job,)), capacity)[step]
         return min(room, step_limits.max_children(open_files))
 
-    def _end_abandoned(self, job_ids: Sequence[str], reason: str, grace_s: float) -> None:
-        """Start a process that ends the run, since no process executes it."""
-        try:
-            self._start_detached(carry_out_old_stops=True)
-        except (OperationalError, RunLockedError):
-            if self.run_state is not RunState.RUNNING:
-                return
-            if self.holder is None:
-                raise
-            # Another process has just resumed the run, perhaps before the request was there.
-            self._store.request_stop(job_ids, reason, grace_s)
-
-    def _start_detached(self, *, carry_out_old_stops: bool = False) -> None:
-        from batchyard.engines.local import detached
-
-        detached.start(self._record.folder, self, carry_out_old_stops=carry_out_old_stops)
-
     def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
         raise InputError(
             f"run {self._record.run_id} is on this machine: its files are in "
             f"{self._settings.workspace}"
         )
 
-    # -- state ---------------------------------------------------------------------------------
-
-    def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
-        rows = {row.id: row for row in self._store.jobs()}
-        return [
-            reading.job_detail(row, self._plan.job(row.step))
-            for job_id in job_ids
-            if (row := rows.get(job_id)) is not None
-        ]
-
-    def attempts(
-        self, job_ids: Sequence[str], *, failed_only: bool = False
-    ) -> Iterator[AttemptDetail]:
-        state = JobState.FAILED if failed_only else None
-        for row in self._store.jobs():
-            if row.id in job_ids:
-                planned = self._plan.job(row.step)
-                for attempt in self._store.attempts(
-                    row.number, state=state, started_only=failed_only
-                ):
-                    yield reading.attempt_detail(attempt, row.id, planned)
+    def overview(self) -> Overview:
+        excesses = memory_use.from_text(self._store.value("memory_use"))
+        return replace(
+            super().overview(), memory_excesses=tuple(MemoryExcess(*row) for row in excesses)
+        )
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
@@ -239,48 +114,12 @@ class LocalRun:
             self._log_reader = reading.LogReader(self._folder, self._store, self._plan)
         return self._log_reader
 
-    @property
-    def job_ids(self) -> list[str]:
-        return [row.id for row in self._store.jobs()]
-
-    @property
-    def holder(self) -> Holder | None:
-        """The process that executes the run now."""
-        return find_holder(self._folder.lock)
-
-    @property
-    def executed_by(self) -> int | None:
-        """Id of the process that last began to execute the run."""
-        pid = self._store.value("executed_by")
-        return None if pid is None else int(pid)
-
-    @property
-    def run_state(self) -> RunState:
-        return RunState(self._store.value("state") or RunState.RUNNING)
-
-    def overview(self) -> Overview:
-        # Read before the state, so that a run that ends in between does not look abandoned.
-        holder = self.holder
-        state = self.run_state
-        is_abandoned = state is RunState.RUNNING and holder is None
-        return Overview(
-            state=state,
-            jobs=tuple(self.describe(self.job_ids)),
-            started_ms=self._time_ms("started_ms"),
-            ended_ms=self._time_ms("ended_ms"),
-            interruption="its process died; its children may still run" if is_abandoned else "",
-            memory_excesses=tuple(
-                MemoryExcess(*row) for row in memory_use.from_text(self._store.value("memory_use"))
-            ),
-        )
-
     def unfinished(self) -> Unfinished:
         children: dict[str, list[int]] = {}
         commands_done: dict[str, list[int]] = {}
         for row in self._store.jobs():
             planned = self._plan.job(row.step)
-            ended = self._store.attempts(row.number, state=JobState.SUCCEEDED)
-            succeeded = {attempt.child for attempt in ended}
+            succeeded = self.succeeded_children(row)
             children[row.step] = [
                 planned.index_in_step(child) for child in range(row.size) if child not in succeeded
             ]
@@ -293,58 +132,3 @@ class LocalRun:
     def setup(self) -> RunSetup:
         settings = self._settings
         return RunSetup(settings.runner, str(settings.workspace), settings.capacity)
-
-    def usage(self, *, asks: bool = True) -> None:
-        return None
-
-    def record_usage(self, overview: Overview) -> None:
-        """Do nothing: the hosts cost nothing."""
-
-    def store_prices(self, prices: Mapping[str, Any]) -> None:
-        """Do nothing: there are no prices."""
-
-    @property
-    def is_deletable(self) -> bool:
-        return self.run_state is not RunState.RUNNING
-
-    def require_over(self) -> None:
-        """Raise InputError if the run is not over."""
-        if self.run_state is not RunState.RUNNING:
-            return
-        state = "is still running" if self.holder else "is not over: its process died"
-        command = "stop" if self.holder else "resume"
-        run_id = self._record.run_id
-        raise InputError(f"run {run_id} {state}", hint=f"`batchyard {command} {run_id}` first")
-
-    def require_resumable(self) -> None:
-        """Raise RunLockedError if a process executes the run, InputError if the run is over."""
-        run_id, state, holder = self._record.run_id, self.run_state, self.holder
-        if holder is not None:
-            raise RunLockedError(
-                f"run {run_id} is being executed by {holder}",
-                hint="only an interrupted run can be resumed",
-            )
-        if state is not RunState.RUNNING:
-            is_good = state is RunState.SUCCEEDED
-            hint = "" if is_good else f"`batchyard retry {run_id}` runs what is left"
-            raise InputError(f"run {run_id} is over: {state.value}", hint=hint)
-
-    def _time_ms(self, name: str) -> int | None:
-        time_ms = self._store.value(name)
-        return None if time_ms is None else int(time_ms)
-
-
-def _done_before(job: PlannedJob, numbers: Sequence[int]) -> dict[int, int]:
-    """Return the commands of the job that an earlier run has finished -> the child that has them.
-
-    Only children with several commands have commands that are done already.
-    """
-    if not numbers or not job.has_several_commands:
-        return {}
-    done = set(numbers)
-    return {
-        command: child
-        for child in range(job.size)
-        for command in job.commands_of(child)
-        if command in done
-    }

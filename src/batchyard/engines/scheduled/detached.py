@@ -12,13 +12,13 @@ from batchyard.errors import OperationalError
 from batchyard.folder import RunFolder
 
 if TYPE_CHECKING:
-    from batchyard.engines.local.run import LocalRun
+    from batchyard.engines.scheduled.run import ScheduledRun
 
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 
 
-def start(folder: RunFolder, run: LocalRun, *, carry_out_old_stops: bool = False) -> None:
+def start(folder: RunFolder, run: ScheduledRun, *, carry_out_old_stops: bool = False) -> None:
     """Start the process, and return when it executes the run.
 
     ``carry_out_old_stops``: also carry out stop requests from while no process executed the run.

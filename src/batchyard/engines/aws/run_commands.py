@@ -1,0 +1,94 @@
+"""The commands of a run that have ended: by the records of their workers, or their attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from batchyard.aws.s3 import S3
+from batchyard.batch.jobs import JobState
+from batchyard.engines.aws import share_records
+from batchyard.engines.aws.success_records import SuccessRecords
+from batchyard.engines.base import AttemptDetail, CommandDetail
+from batchyard.plan import Plan
+from batchyard.worker.leases import Owner
+
+#: Returns the number of a child in its step and the attempt of the owner of a block.
+FindAttempt = Callable[[Owner], tuple[int, int]]
+
+
+class RunCommands:
+    def __init__(
+        self,
+        plan: Plan,
+        s3: S3,
+        records: SuccessRecords,
+        address: str,
+        find_attempt: FindAttempt | None = None,
+    ) -> None:
+        """``address``: the run's prefix in S3.
+
+        ``find_attempt``: where workers do not know which child they are; None: they do.
+        """
+        self._plan = plan
+        self._s3 = s3
+        self._records = records
+        self._address = address
+        self._find_attempt = find_attempt
+
+    def find(
+        self,
+        attempts: Iterable[AttemptDetail],
+        step: str | None,
+        number: int | None,
+        *,
+        failed_only: bool,
+    ) -> Iterator[CommandDetail]:
+        """Return the commands that have ended. See RunEngine.commands.
+
+        ``attempts``: the attempts of the run, or only failed ones.
+        """
+        # Attempts of a child follow each other; the last one decides.
+        last_by_child = {(attempt.step, attempt.index): attempt for attempt in attempts}
+        for attempt in last_by_child.values():
+            planned = self._plan.job(attempt.step)
+            has_records = planned.has_several_commands or planned.is_dynamic
+            if step in (None, attempt.step) and not has_records:
+                if number in (None, attempt.index):
+                    yield CommandDetail.of_attempt(attempt, attempt.index)
+        for job in self._plan.jobs:
+            if step not in (None, job.step):
+                continue
+            if job.is_dynamic:
+                yield from self._find_in_blocks(job.step, number, failed_only=failed_only)
+            elif job.has_several_commands:
+                yield from share_records.read_commands(
+                    self._s3, self._address, job, number, failed_only=failed_only
+                )
+
+    def _find_in_blocks(
+        self, step: str, number: int | None, *, failed_only: bool
+    ) -> Iterator[CommandDetail]:
+        # Complete blocks without failed commands need not be read to find failed ones.
+        step_blocks = self._records.blocks_of_step(step, is_thorough=not failed_only)
+        for command, owner in step_blocks.details():
+            is_wanted = not failed_only or command.state is JobState.FAILED
+            if number in (None, command.number) and is_wanted:
+                if self._find_attempt is not None:
+                    index, attempt = self._find_attempt(owner)
+                    command = replace(command, index=index, child_attempt=attempt)
+                yield command
+
+    def durations(self, step: str) -> Iterator[tuple[int, float]]:
+        """Return (number, seconds) of commands that succeeded. See RunEngine.durations."""
+        if not self._plan.job(step).is_dynamic:
+            return iter(())
+        leases = self._records.blocks_of_step(step, is_thorough=True).leases.values()
+        return iter(
+            [
+                (record.command, record.seconds)
+                for lease in leases
+                for record in lease.records
+                if not record.exit_code
+            ]
+        )

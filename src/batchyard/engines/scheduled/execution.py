@@ -1,0 +1,215 @@
+"""Execute a run in this process, with the embedded loop. Engines differ in their sites."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import NamedTuple, Protocol
+
+from batchyard.batch.changes import Change
+from batchyard.batch.jobs import (
+    Dependency,
+    DependencyType,
+    Job,
+    JobState,
+    Resources,
+    RetryStrategy,
+)
+from batchyard.batch.queues import ComputeEnvironment, Queue
+from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded import children
+from batchyard.embedded.logbook import LogBook
+from batchyard.embedded.loop import Loop, TaskMaker
+from batchyard.embedded.runner import Runner, Task
+from batchyard.embedded.store import AttemptRow, JobRow, Store
+from batchyard.engines.base import RunRecord, RunState, Watcher
+from batchyard.engines.scheduled import reading
+from batchyard.plan import Plan, PlannedJob
+
+
+class JobShape(NamedTuple):
+    """What the scheduler knows about a job, beside its children and its dependencies."""
+
+    resources: Resources
+    retry: RetryStrategy
+    timeout_s: int | None = None
+    #: Children in the order in which they start; None: by their numbers.
+    start_order: Sequence[int] | None = None
+
+
+class Site(Protocol):
+    """Where the attempts of a run execute: the engine's part of an execution."""
+
+    runner: Runner
+    logs: LogBook
+    #: A file for signal.set_wakeup_fd: a byte written to it ends the runner's ``wait``.
+    wake_fd: int
+    #: Whether attempts of an earlier process go on, so that this process adopts them.
+    adopts_attempts: bool
+
+    @property
+    def capacity(self) -> Resources: ...
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """Step -> children that may run at once, of steps that have a limit."""
+
+    def shape(self, planned: PlannedJob) -> JobShape: ...
+
+    def make_tasks(self, row: JobRow, planned: PlannedJob) -> TaskMaker: ...
+
+    def tick(self, scheduler: Scheduler) -> None:
+        """Called ten times a second, with the runner's lock held."""
+
+
+class Execution:
+    """Executes all of a run that has not been executed yet."""
+
+    def __init__(
+        self, record: RunRecord, store: Store, site: Site, clock: Callable[[], float]
+    ) -> None:
+        self._plan = record.plan
+        self._store = store
+        self._site = site
+        self._clock = clock
+
+    def run(self, watcher: Watcher, last_request: int) -> None:
+        """Execute to the end, and record the final state.
+
+        ``last_request``: id of the last stop request that was for an earlier process.
+        """
+        store, site = self._store, self._site
+        scheduler, jobs, changes = self._restore()
+        loop = Loop(
+            scheduler,
+            site.runner,
+            store,
+            site.logs,
+            _RowWatcher(watcher, self._plan, lambda: site.tick(scheduler)),
+            last_request=last_request,
+            commits_beside_turns=True,
+            clock=self._clock,
+        )
+        for job in jobs:
+            loop.add(*job)
+        # Changes that an earlier process did not record, though it recorded their causes.
+        loop.perform(changes)
+        if site.adopts_attempts:
+            # Only a running attempt can be stopped.
+            loop.place()
+        loop.carry_out_stop_requests()
+        self._record_beginning()
+        with _signals_to(loop, site.wake_fd):
+            loop.run()
+        state = _run_state(store.jobs(), loop.was_stopped)
+        store.commit(values=[("state", state), ("ended_ms", str(int(self._clock() * 1000)))])
+
+    def _record_beginning(self) -> None:
+        """Record that this process executes the run: from now on there may be children."""
+        values = [("executed_by", str(os.getpid()))]
+        if self._store.value("started_ms") is None:
+            values.append(("started_ms", str(int(self._clock() * 1000))))
+        self._store.commit(values=values)
+
+    def _restore(
+        self,
+    ) -> tuple[Scheduler, list[tuple[Job, TaskMaker, JobRow]], list[Change]]:
+        """Return the scheduler as the last process left it, its jobs, and unrecorded changes."""
+        rows = self._store.jobs()
+        ids = {row.step: row.id for row in rows}
+        scheduler = Scheduler(
+            [Queue(children.QUEUE_NAME, (children.ENVIRONMENT_NAME,))],
+            [ComputeEnvironment(children.ENVIRONMENT_NAME, self._site.capacity)],
+            self._site.limits,
+            fail_fast=self._plan.fail_fast,
+        )
+        jobs = []
+        for row in rows:
+            planned = self._plan.job(row.step)
+            job = _core_job(planned, ids, self._site.shape(planned))
+            scheduler.submit(job)
+            jobs.append((job, self._site.make_tasks(row, planned), row))
+        changes: list[Change] = []
+        for row in rows:
+            for attempt in self._store.attempts(row.number):
+                state = None if attempt.state is None else JobState(attempt.state)
+                changes += scheduler.restore(
+                    row.id, attempt.child, attempt.attempt, state, attempt.status_reason
+                )
+        # Last first, as in `Loop.stop`: a dependent job then has its own reason.
+        for row in reversed(rows):
+            if row.rest_reason is not None:
+                changes += scheduler.terminate(row.id, row.rest_reason)
+        return scheduler, jobs, changes
+
+
+class _RowWatcher:
+    """Passes rows of the loop to a watcher, as values of the contract."""
+
+    def __init__(self, watcher: Watcher, plan: Plan, tick: Callable[[], None]) -> None:
+        """``tick`` is called before the watcher gets the rows."""
+        self._watcher = watcher
+        self._plan = plan
+        self._tick = tick
+
+    def on_tick(self, changed: Sequence[JobRow]) -> None:
+        self._tick()
+        self._watcher.jobs_changed(
+            [reading.job_detail(row, self._plan.job(row.step)) for row in changed]
+        )
+
+    def on_failure(self, task: Task, row: AttemptRow) -> None:
+        planned = self._plan.job(task.step)
+        self._watcher.attempt_failed(reading.attempt_detail(row, task.job_id, planned))
+
+
+def _core_job(planned: PlannedJob, ids: Mapping[str, str], shape: JobShape) -> Job:
+    is_array = planned.size > 1
+    dependencies = tuple(
+        Dependency(
+            ids[need.step],
+            DependencyType.N_TO_N if need.each and is_array else DependencyType.WHOLE,
+        )
+        for need in planned.needs
+    )
+    return Job(
+        id=ids[planned.step],
+        name=planned.step,
+        queue=children.QUEUE_NAME,
+        resources=shape.resources,
+        array_size=planned.size if is_array else None,
+        depends_on=dependencies,
+        retry=shape.retry,
+        timeout_s=shape.timeout_s,
+        consumables=((planned.step, 1),) if planned.has_limit else (),
+        start_order=shape.start_order,
+    )
+
+
+def _run_state(jobs: list[JobRow], was_stopped: bool) -> RunState:
+    if all(row.state == JobState.SUCCEEDED for row in jobs):
+        return RunState.SUCCEEDED
+    return RunState.STOPPED if was_stopped else RunState.FAILED
+
+
+@contextmanager
+def _signals_to(loop: Loop, wake_fd: int) -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and SIGHUP stop the run, and end the wait of the loop at once."""
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        loop.interrupt()
+
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    # Under nohup, SIGHUP is ignored and stays ignored.
+    numbers = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+    old_handlers = {number: signal.signal(number, handle) for number in numbers}
+    old_fd = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(old_fd)
+        for number, handler in old_handlers.items():
+            signal.signal(number, handler)
