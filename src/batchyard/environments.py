@@ -9,7 +9,10 @@
         queues: {cpu: lab-cpu, gpu: lab-gpu, cpu_on_demand: lab-cpu-od, gpu_on_demand: lab-gpu-od}
         job_role: arn:aws:iam::123456789012:role/lab-job
 
-An environment has queues of AWS Batch, an ECS cluster (`cluster: lab-ecs`), or both.
+An environment has queues of AWS Batch, an ECS cluster (`cluster: lab-ecs`), or both. Of a cluster:
+
+        capacity_provider: lab-gpu      # or `launch_type: FARGATE`; default: the cluster's own
+        subnets: [subnet-0a1b2c3d]      # only for tasks with a network interface of their own
 """
 
 from __future__ import annotations
@@ -104,6 +107,7 @@ _PATTERNS = {
         "vision",
     ),
     "assign_public_ip": (re.compile("ENABLED|DISABLED"), "ENABLED or DISABLED", "DISABLED"),
+    "launch_type": (re.compile("EC2|FARGATE|EXTERNAL"), "EC2, FARGATE or EXTERNAL", "EC2"),
     "prefix": (re.compile(r"(?!s3:)[^\s\\]*"), "a folder in the bucket", "team/runs"),
 }
 #: a queue's name or ARN
@@ -113,6 +117,11 @@ _QUEUE = re.compile(
 )
 #: stacks of an environment that have these outputs; a stack is named `<environment>-<name>`
 STACKS = ("batch", "storage", "iam", "registry", "ecs", "spotfleet")
+#: those of them that run jobs or tasks: each of them makes an environment
+WORKING_STACKS = ("batch", "ecs", "spotfleet")
+#: settings that are lists of ids, and how an id begins
+_ID_LISTS = {"subnets": "subnet-", "security_groups": "sg-"}
+DEFAULT_LOG_GROUP = "/aws/batch/job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +139,7 @@ class Environment:
     repository: str | None = None
     #: share identifier of steps that have none
     share: str | None = None
-    log_group: str = "/aws/batch/job"
+    log_group: str = DEFAULT_LOG_GROUP
     #: beginning of the names of job definitions
     definition_prefix: str = "batchyard"
     profile: str | None = None
@@ -144,6 +153,11 @@ class Environment:
     task_role: str | None = None
     #: log group of tasks; that of jobs if it is None
     task_log_group: str | None = None
+    #: in place of a capacity provider: EC2, FARGATE or EXTERNAL
+    launch_type: str | None = None
+    #: of tasks with a network interface of their own (awsvpc), as Fargate has them
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
 
     def queue(self, *, needs_gpu: bool, on_demand: bool = False) -> str:
         """Return the name or ARN of the queue. Raises InputError if there is none of this kind."""
@@ -186,7 +200,7 @@ def load(
     hint = near_hint(name, [*in_file, *fetch_names()])
     raise InputError(
         f"there is no environment {name!r}: not in {environments_file(home)}, "
-        f"and no stack {name}-batch is deployed",
+        f"and no stack {' or '.join(f'{name}-{stack}' for stack in WORKING_STACKS)} is deployed",
         hint=hint or f"`batchyard deploy --env {name}` creates one",
     )
 
@@ -268,8 +282,12 @@ def from_mapping(name: str, settings: Any, file_name: str) -> Environment:
     _require_texts(settings, place)
     _require_bucket_name(settings["bucket"], settings["region"], place)
     _require_patterns(settings, place)
+    _require_cluster(settings, place)
     prefix = settings.get("prefix", "").strip("/")
-    return Environment(**{**settings, "name": name, "prefix": f"{prefix}/" if prefix else ""})
+    lists = {key: tuple(settings[key]) for key in _ID_LISTS if key in settings}
+    return Environment(
+        **{**settings, **lists, "name": name, "prefix": f"{prefix}/" if prefix else ""}
+    )
 
 
 def _require_known_keys(settings: Mapping[str, Any], place: str) -> None:
@@ -291,7 +309,9 @@ def _require_texts(settings: Mapping[str, Any], place: str) -> None:
             hint="or add `cluster:` with the name of an ECS cluster",
         )
     no_texts = [
-        key for key, value in settings.items() if key != "queues" and not isinstance(value, str)
+        key
+        for key, value in settings.items()
+        if key not in ("queues", *_ID_LISTS) and not isinstance(value, str)
     ]
     no_texts += [f"queues.{key}" for key, value in queues.items() if not isinstance(value, str)]
     if no_texts:
@@ -324,12 +344,40 @@ def _require_patterns(settings: Mapping[str, Any], place: str) -> None:
             )
 
 
+def _require_cluster(settings: Mapping[str, Any], place: str) -> None:
+    """Raise InputError for settings of a cluster that do not go together."""
+    of_cluster = ("capacity_provider", "launch_type", *_ID_LISTS)
+    lonely = [key for key in of_cluster if key in settings and "cluster" not in settings]
+    if lonely:
+        raise InputError(
+            f"{place}: {', '.join(lonely)} without a cluster", hint="add `cluster: NAME`"
+        )
+    if "capacity_provider" in settings and "launch_type" in settings:
+        raise InputError(
+            f"{place} has both capacity_provider and launch_type", hint="leave one of them out"
+        )
+    for key, beginning in _ID_LISTS.items():
+        ids = settings.get(key, [])
+        if not isinstance(ids, list) or not all(
+            isinstance(entry, str) and entry.startswith(beginning) for entry in ids
+        ):
+            raise InputError(
+                f"{place}: {key} is {ids!r}", hint=f"write a list of ids: [{beginning}0a1b2c3d]"
+            )
+    if settings.get("launch_type") == "FARGATE" and not settings.get("subnets"):
+        raise InputError(
+            f"{place} has launch_type FARGATE and no subnets",
+            hint="add `subnets: [subnet-...]`: tasks on Fargate have network interfaces of their "
+            "own",
+        )
+
+
 def from_outputs(name: str, outputs: Mapping[str, str]) -> Environment:
     """Return an environment that `batchyard deploy` has created.
 
     ``outputs``: the outputs of all its stacks, and `Region`.
     """
-    settings = {
+    settings: dict[str, Any] = {
         member: outputs[output] for output, member in _OUTPUTS.items() if outputs.get(output)
     }
     queues = {
@@ -356,7 +404,8 @@ def _find_cluster(outputs: Mapping[str, str]) -> dict[str, str]:
 
 
 def to_json(environment: Environment) -> dict[str, Any]:
-    return {**asdict(environment), "queues": dict(environment.queues)}
+    lists = {key: list(getattr(environment, key)) for key in _ID_LISTS}
+    return {**asdict(environment), **lists, "queues": dict(environment.queues)}
 
 
 def from_json(record: Mapping[str, Any]) -> Environment:

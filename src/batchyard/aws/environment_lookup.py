@@ -11,7 +11,7 @@ from batchyard.environments import Environment
 from batchyard.errors import BatchyardError
 from batchyard.folder import environments_file
 
-_STACK_SUFFIX = "-batch"
+_STACK_SUFFIXES = tuple(f"-{stack}" for stack in environments.WORKING_STACKS)
 
 
 def find_environment(home: Path, name: str) -> Environment:
@@ -38,6 +38,4 @@ def _deployed_names() -> list[str]:
         for summary in summaries
         if summary["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
     ]
-    return sorted(
-        stack.removesuffix(_STACK_SUFFIX) for stack in stacks if stack.endswith(_STACK_SUFFIX)
-    )
+    return sorted({stack.rpartition("-")[0] for stack in stacks if stack.endswith(_STACK_SUFFIXES)})

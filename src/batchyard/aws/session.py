@@ -315,6 +315,9 @@ _SERVICES = {
     "Image": "ecr",
     "Repositor": "ecr",
     "Job": "batch",
+    "Task": "ecs",
+    "Cluster": "ecs",
+    "ContainerInstance": "ecs",
 }
 
 
