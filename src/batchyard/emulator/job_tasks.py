@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from batchyard.batch.changes import Start
 from batchyard.batch.jobs import Outcome, Resources, StatusReason
 from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS, MAX_OVERRIDE_CHARS
+from batchyard.embedded.posix_spawn import Environ, SharedEnviron
 from batchyard.embedded.runner import Task
 from batchyard.emulator import job_definitions, names
 from batchyard.emulator.docker_flags import Volume, create_flags, missing_volume
@@ -24,6 +25,8 @@ _NO_LOG_GROUP = (
     "failed to create Cloudwatch log stream: ResourceNotFoundException: The specified log group "
     "does not exist."
 )
+#: Hosts of a job whose environments are remembered: more than run its children at once here.
+_MAX_REMEMBERED_HOSTS = 64
 #: Variables of the endpoint's own environment that jobs do not inherit.
 _RESERVED_PREFIXES = ("AWS_BATCH_", "BATCHYARD_", "AWS_")
 
@@ -56,24 +59,38 @@ class TaskSettings:
     faults: FaultInjector = field(default_factory=FaultInjector)
 
 
+@dataclass(frozen=True, slots=True)
+class _HostVariables:
+    """Variables that all children of a job have on one host."""
+
+    #: Names of the variables that the endpoint sets. A container gets only these.
+    names: tuple[bytes, ...]
+    #: The whole environment of a process, without the variables of a single child.
+    environ: SharedEnviron
+
+
 @dataclass(slots=True)
 class ContainerTasks:
-    """Makes the tasks of a job."""
+    """Makes the tasks of a job. What its children share is made only once for each host."""
 
     number: int
     document: Document
     settings: TaskSettings
     #: Part of the TaskMaker protocol; only jobs with several commands per child use it.
     done: set[int] = field(default_factory=set)
+    _by_host: dict[tuple[str, str], _HostVariables] = field(default_factory=dict)
 
     def task(self, start: Start, slot: int = 0) -> Task:
         document, settings = self.document, self.settings
         container = document["container"]
         mark = f"{settings.token}.{self.number}.{start.child}.{start.attempt}."
-        variables = self._variables(start) | {"BATCHYARD_TOKEN": mark} | self._gpu_variables(start)
+        variables = self._child_variables(start)
+        variables |= {"BATCHYARD_TOKEN": mark} | self._gpu_variables(start)
         command = self._command()
         refusal = self._add_secrets(variables) or self._find_refusal(command)
         requested = document["_resources"]
+        shared = self._host_variables(start)
+        environ = Environ(encode_environment(variables), shared.environ)
         return Task(
             job_number=self.number,
             job_id=document["jobId"],
@@ -83,8 +100,8 @@ class ContainerTasks:
             attempt=start.attempt,
             turn=Turn(range(1)),
             command=lambda _: command,
-            environ=encode_environment({**settings.environ, **variables}),
-            engine_variables=tuple(os.fsencode(name) for name in variables),
+            environ=environ,
+            engine_variables=(*shared.names, *environ.own),
             resources=Resources(requested["vcpus"], requested["memory_mib"], requested["gpus"]),
             gpus=self._real_gpus(start.gpus),
             image=container["image"],
@@ -103,9 +120,25 @@ class ContainerTasks:
         """Return the flags of `docker create`."""
         return create_flags(self.document["container"], self.settings.volumes)
 
-    def _variables(self, start: Start) -> dict[str, str]:
+    def _host_variables(self, start: Start) -> _HostVariables:
+        host = (start.environment, start.host_id)
+        shared = self._by_host.get(host)
+        if shared is None:
+            variables = self._shared_variables(start)
+            shared = _HostVariables(
+                tuple(os.fsencode(name) for name in variables),
+                SharedEnviron(encode_environment({**self.settings.environ, **variables})),
+            )
+            # A child without a host has its own metadata service, and credentials expire.
+            if start.host_id and not self.settings.faults.settings.credentials:
+                if len(self._by_host) >= _MAX_REMEMBERED_HOSTS:
+                    self._by_host.clear()
+                self._by_host[host] = shared
+        return shared
+
+    def _shared_variables(self, start: Start) -> dict[str, str]:
+        """Return the variables that all children of the job have on the same host."""
         document, settings = self.document, self.settings
-        job_id = document["jobId"]
         size = document.get("arrayProperties", {}).get("size")
         key = names.AttemptKey(self.number, start.child, start.attempt)
         is_fargate = job_definitions.is_fargate(document)
@@ -124,15 +157,21 @@ class ContainerTasks:
             },
             "AWS_BATCH_CE_NAME": names.strip_arn(start.environment),
             "AWS_BATCH_JQ_NAME": names.strip_arn(document["jobQueue"]),
-            "AWS_BATCH_JOB_ID": job_id if size is None else f"{job_id}:{start.child}",
-            "AWS_BATCH_JOB_ATTEMPT": str(start.attempt),
         }
         if size is not None:
-            variables |= {
-                "AWS_BATCH_JOB_ARRAY_INDEX": str(start.child),
-                "AWS_BATCH_JOB_ARRAY_SIZE": str(size),
-            }
+            variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(size)
         return variables
+
+    def _child_variables(self, start: Start) -> dict[str, str]:
+        """Return the variables of one child, which replace those of the same name."""
+        job_id, attempt = self.document["jobId"], str(start.attempt)
+        if self.document.get("arrayProperties", {}).get("size") is None:
+            return {"AWS_BATCH_JOB_ID": job_id, "AWS_BATCH_JOB_ATTEMPT": attempt}
+        return {
+            "AWS_BATCH_JOB_ID": f"{job_id}:{start.child}",
+            "AWS_BATCH_JOB_ATTEMPT": attempt,
+            "AWS_BATCH_JOB_ARRAY_INDEX": str(start.child),
+        }
 
     def _gpu_variables(self, start: Start) -> dict[str, str]:
         if start.gpus:

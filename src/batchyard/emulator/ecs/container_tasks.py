@@ -61,7 +61,10 @@ class EcsContainerTasks(ContainerTasks):
             flags += ("--workdir", container["workingDirectory"])
         return flags
 
-    def _variables(self, start: Start) -> dict[str, str]:
+    def _child_variables(self, start: Start) -> dict[str, str]:
+        return {}
+
+    def _shared_variables(self, start: Start) -> dict[str, str]:
         settings, metadata = self.settings, self.document[METADATA]
         address = f"{settings.metadata_address}/{metadata['host']}"
         task_address = f"{settings.metadata_address}/{metadata['path']}"
