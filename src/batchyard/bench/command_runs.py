@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from batchyard.bench.interrupts import DelayedSignals
 from batchyard.errors import InputError, OperationalError, from_os_error
 
 #: the end of the output that is shown for a command that fails
@@ -42,6 +43,7 @@ def run_process(launch: Launch) -> Ended:
     An interrupt ends the command and all processes that it started.
     """
     with tempfile.TemporaryFile() as output:
+        signals = DelayedSignals()
         begin_s = time.perf_counter()
         try:
             process = subprocess.Popen(
@@ -54,10 +56,13 @@ def run_process(launch: Launch) -> Ended:
                 start_new_session=True,
             )
         except ValueError as exc:
+            signals.deliver()
             raise InputError(f"the command cannot be started: {exc}") from None
         except OSError as exc:
+            signals.deliver()
             raise _start_error(launch, exc) from None
         try:
+            signals.deliver()
             code = process.wait()
         except BaseException:
             with suppress(ProcessLookupError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 #: seconds after the first signal in which further ones raise nothing: `docker stop` or a terminal
 #: may send two at once, and the second must not disturb the clean-up that the first one started
@@ -53,3 +55,30 @@ class StopSignals:
         has come and is not handled yet.
         """
         self._is_over = True
+
+
+class DelayedSignals:
+    """Holds SIGINT and SIGTERM back while a process is started.
+
+    An exception of a handler would otherwise leave ``Popen`` after the process was made and before
+    its caller has its pid, and nobody could end it.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: list[int] = []
+        self._handlers: dict[int, Any] = {}
+        if threading.current_thread() is not threading.main_thread():
+            return  # Handlers run in the main thread.
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(signum)
+            # A process inherits that a signal is ignored, so this must not change.
+            if callable(handler):
+                self._handlers[signum] = handler
+                signal.signal(signum, lambda number, frame: self._arrived.append(number))
+
+    def deliver(self) -> None:
+        """Restore the handlers, and call them for the signals that have arrived."""
+        for signum, handler in self._handlers.items():
+            signal.signal(signum, handler)
+        for signum in self._arrived:
+            signal.raise_signal(signum)

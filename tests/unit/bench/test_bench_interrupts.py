@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bench_values import Ticks, toy, way, with_numpy
 
-from batchyard.bench.interrupts import StopSignals
+from batchyard.bench.interrupts import DelayedSignals, StopSignals
 from batchyard.bench.measuring import measure
 from batchyard.bench.timing import Effort
 from batchyard.bench.trials import Bench
@@ -89,3 +89,26 @@ def test_signals_are_ignored_once_the_program_has_reacted(clock: Ticks) -> None:
 
 def test_nothing_is_raised_without_a_signal(clock: Ticks) -> None:
     StopSignals(clock).raise_if_requested()
+
+
+def test_a_signal_while_a_process_is_started_waits_until_its_pid_is_known() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        signals = DelayedSignals()
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signals.deliver()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_ignored_signal_stays_ignored_for_the_process_that_is_started() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        signals = DelayedSignals()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        signals.deliver()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
