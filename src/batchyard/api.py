@@ -377,10 +377,15 @@ class Run:
         return [command_records.to_json(command) for command in commands]
 
     def cost(self, *, region: str | None = None, profile: str | None = None) -> dict[str, Any]:
-        """Return what the run would have cost on EC2, in the shape of `batchyard cost --json`."""
-        from batchyard.cost import market, run_cost
+        """Return what the run has cost, in the shape of `batchyard cost --json`.
 
-        return run_cost.cost_of_run(self._record, market.AwsMarket(region, profile)).to_json()
+        Of a run on this machine: what it would have cost on EC2. ``region`` and ``profile``: where
+        prices are asked for; None for those of the run's environment.
+        """
+        from batchyard.cost import market, run_bill
+
+        prices = market.AwsMarket(region, profile) if region or profile else None
+        return run_bill.cost_of_run(self._record, prices).to_json()
 
     def stop(self, grace_s: float = DEFAULT_GRACE_S, *, step: str | None = None) -> None:
         """Ask for the end of the run, also of one whose process died; ``wait`` waits for it.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchyard.cli import render_bill
 from batchyard.cli.options import (
     example,
     find_run,
@@ -19,11 +20,10 @@ from batchyard.cli.tables import table
 from batchyard.units import format_duration
 
 if TYPE_CHECKING:
-    from batchyard.cost.run_cost import StepPrice
+    from batchyard.cost.run_cost import RunCost, StepPrice
 
 _HEADINGS = ("step", "used", "lost", "type", "share", "on-demand", "spot")
 _NUMBERS = frozenset({1, 2, 4, 5, 6})
-_SMALLEST_USD = 0.0001
 
 
 @click.command(epilog=example("batchyard cost last", "batchyard cost last --json"))
@@ -32,21 +32,32 @@ _SMALLEST_USD = 0.0001
 @home_option
 @json_option
 def command(run: str, env: str | None, home: str | None, as_json: bool) -> None:
-    """Show what a run would have cost on EC2 instances that fit its steps.
+    """Show what a run has cost, also while it goes on.
 
-    RUN is an id, the beginning of an id, or `last`. The time of all attempts that have ended counts
-    with the share of the instance that a child uses, on the type on which a child is cheapest.
-    `lost` is time of failed attempts. This is no bill: boot and idle time are not counted.
+    RUN is an id, the beginning of an id, or `last`. Of a run on AWS: what its hosts cost at the
+    price of their time, used by attempts that counted, lost by others, or idle; by step, with what
+    spot has saved. A run on this machine costs nothing: what its attempts would have cost on the
+    instance type on which a child is cheapest.
     """
-    from batchyard.cost.market import AwsMarket
-    from batchyard.cost.run_cost import NOT_COUNTED, cost_of_run
+    from batchyard.cost.run_bill import RunBill, cost_of_run
 
-    cost = cost_of_run(find_run(home, run, env), AwsMarket())
+    cost = cost_of_run(find_run(home, run, env))
     if as_json:
         print_json(cost.to_json())
-        return
+    elif isinstance(cost, RunBill):
+        click.echo("\n".join(render_bill.bill_lines(cost)))
+    else:
+        _print_assumed(cost)
+
+
+def _print_assumed(cost: RunCost) -> None:
+    from batchyard.cost.run_cost import NOT_COUNTED
+
+    click.echo("this run has cost nothing; on EC2 it would have cost:")
     rows = [_to_row(step) for step in cost.steps]
-    totals = [_dollars(cost.total_usd(is_spot=is_spot)) for is_spot in (False, True)]
+    totals = [
+        render_bill.show_dollars(cost.total_usd(is_spot=is_spot)) for is_spot in (False, True)
+    ]
     click.echo("\n".join(table(_HEADINGS, [*rows, ("all", "", "", "", "", *totals)], _NUMBERS)))
     for line in (*cost.sources, NOT_COUNTED):
         click.echo(line)
@@ -61,12 +72,6 @@ def _to_row(step: StepPrice) -> tuple[str, ...]:
         format_duration(use.lost_s),
         step.offer.type.name if step.offer else "?",
         f"{step.share:.0%}" if step.offer else "?",
-        _dollars(step.usd(seconds, is_spot=False)),
-        _dollars(step.usd(seconds, is_spot=True)),
+        render_bill.show_dollars(step.usd(seconds, is_spot=False)),
+        render_bill.show_dollars(step.usd(seconds, is_spot=True)),
     )
-
-
-def _dollars(usd: float | None) -> str:
-    if usd is None:
-        return "?"
-    return f"${usd:.4f}" if usd >= _SMALLEST_USD or not usd else f"<${_SMALLEST_USD}"

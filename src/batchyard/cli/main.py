@@ -54,7 +54,7 @@ COMMAND_GROUPS = {
     },
     "Cost": {
         "prices": "List instance types that can run a step, with prices.",
-        "cost": "Show what a run would have cost on EC2 instances.",
+        "cost": "Show what a run has cost, by step: used, idle and lost.",
     },
     "Diagnosis": {
         "doctor": "Find out why a job is stuck or a host does not work.",

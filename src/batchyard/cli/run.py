@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchyard import engines, operations, status
 from batchyard import plan as planning
-from batchyard.cli import pipelines, progress, render
+from batchyard.cli import pipelines, progress, render, render_bill
 from batchyard.cli.options import example, home_option_for, json_option, print_json
 from batchyard.engines.base import RunRecord, RunRequest, RunState
 from batchyard.engines.busy_service import PatientCaller
+from batchyard.errors import BatchyardError
 from batchyard.folder import home_beside, home_flag
 from batchyard.status import RunStatus
+
+if TYPE_CHECKING:
+    from batchyard.cost.run_bill import RunBill
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.STOPPED: 130}
 _INTERRUPTED = 3
@@ -118,17 +122,36 @@ def _execute(record: RunRecord, as_json: bool) -> int:
             watcher.close()
         caller = PatientCaller(_say, was_answered=True)
         final = caller.call(lambda: status.of_engine(record, engine))
+        bill = find_recorded_bill(record, asks_prices=True)
     finally:
         engine.close()
     # The exit code says how the run ended, also where nobody reads the text any more.
     with suppress(OSError):
         if as_json:
-            print_json(status.to_json(final))
+            print_json(status.to_json(final) | ({"cost": bill.to_json()} if bill else {}))
         else:
             flags = home_flag(record.folder, Path.cwd())
             lines = render.status_lines(final, int(time.time() * 1000), flags)
-            click.echo("\n".join(lines))
+            click.echo("\n".join([*lines, *render_bill.recorded_lines(bill, flags)]))
     return exit_code(final)
+
+
+def find_recorded_bill(record: RunRecord, *, asks_prices: bool) -> RunBill | None:
+    """Return the bill of what this machine has recorded; None for a run that costs nothing.
+
+    ``asks_prices``: AWS is asked for prices that are not recorded.
+    """
+    engine = record.open()
+    try:
+        if engine.usage(asks=False) is None:
+            return None
+        from batchyard.cost.run_bill import bill_so_far
+
+        return bill_so_far(record, engine, asks=False, asks_prices=asks_prices)
+    except BatchyardError:
+        return None  # the status of a run matters more than its cost
+    finally:
+        engine.close()
 
 
 def _say(text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from batchyard import status
-from batchyard.cli import render
+from batchyard.cli import render, render_bill
 from batchyard.cli.following import follow
 from batchyard.cli.options import (
     example,
@@ -19,7 +19,7 @@ from batchyard.cli.options import (
     run_argument,
     run_env_option,
 )
-from batchyard.cli.run import exit_code
+from batchyard.cli.run import exit_code, find_recorded_bill
 from batchyard.folder import home_flag
 
 
@@ -45,10 +45,11 @@ def command(run: str, watch: bool, env: str | None, home: str | None, as_json: b
     current = follow(record, quiet=as_json) if watch else status.of_run(record)
     for note in current.notes:
         click.echo(note, err=True)
+    bill = find_recorded_bill(record, asks_prices=watch)
     if as_json:
-        print_json(status.to_json(current))
+        print_json(status.to_json(current) | ({"cost": bill.to_json()} if bill else {}))
     else:
         flags = home_flag(record.folder, Path.cwd())
         lines = render.status_lines(current, int(time.time() * 1000), flags)
-        click.echo("\n".join(lines))
+        click.echo("\n".join([*lines, *render_bill.recorded_lines(bill, flags)]))
     return exit_code(current) if watch else 0

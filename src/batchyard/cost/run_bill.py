@@ -12,10 +12,11 @@ from typing import Any
 
 from batchyard import ec2_types
 from batchyard.batch.jobs import Resources
-from batchyard.cost import host_prices
+from batchyard.cost import host_prices, run_cost
 from batchyard.cost.bill import Bill, Instance, StepCost, Use, make_bill
 from batchyard.cost.host_prices import HostPrices
 from batchyard.cost.market import AwsMarket, PastMarket
+from batchyard.cost.run_cost import RunCost
 from batchyard.ec2_prices import load_prices
 from batchyard.engines.base import RunEngine, RunRecord
 from batchyard.engines.usage import HostUse, PaidHost, Usage, group_uses, paid_until_s
@@ -148,25 +149,40 @@ def bill_so_far(
     market: PastMarket | None = None,
     *,
     asks: bool = True,
+    asks_prices: bool | None = None,
     now_s: float | None = None,
 ) -> RunBill | None:
     """Return what the run has cost until now; None for a run that costs nothing.
 
     ``market``: where prices are asked for; None for AWS, with region and profile of the run's
     environment. ``asks`` False: no request is sent, and what this machine has stored is billed up
-    to the time of the last look; None if nothing is stored.
+    to the time of the last look; None if nothing is stored. ``asks_prices``: the same for the
+    prices alone; None for the value of ``asks``.
     """
     usage = engine.usage(asks=asks)
     if usage is None:
         return None
+    if not (asks if asks_prices is None else asks_prices):
+        stored_prices = host_prices.from_json(usage.prices)
+        return make_run_bill(record, usage, stored_prices) if usage.prices else None
     now_s = time.time() if now_s is None else now_s
-    if not asks:
-        prices = host_prices.from_json(usage.prices)
-        return None if usage.hosts and not usage.prices else make_run_bill(record, usage, prices)
     prices = host_prices.find_host_prices(usage, market or market_of(engine), now_s)
     if prices.to_json() != usage.prices:
         engine.store_prices(prices.to_json())
     return make_run_bill(record, usage, prices)
+
+
+def cost_of_run(record: RunRecord, market: PastMarket | None = None) -> RunBill | RunCost:
+    """Return the bill of a run, or for a run that costs nothing what it would have cost.
+
+    ``market``: as in ``bill_so_far``; for a run that costs nothing, None is AWS's configuration.
+    """
+    engine = record.open()
+    try:
+        bill = bill_so_far(record, engine, market)
+    finally:
+        engine.close()
+    return bill or run_cost.cost_of_run(record, market or AwsMarket())
 
 
 def market_of(engine: RunEngine) -> AwsMarket:

@@ -1,7 +1,6 @@
-"""What a run would cost on the instance types that fit: its seconds, times share, times price.
+"""What a run here would have cost on the types that fit: seconds, times share, times price.
 
-Which instances a run on AWS has used is not recorded, so this is no bill. An instance that waits
-or boots is not counted.
+This is no bill (``run_bill``): an instance that waits or boots is not counted.
 """
 
 from __future__ import annotations

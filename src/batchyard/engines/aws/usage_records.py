@@ -33,6 +33,8 @@ from batchyard.units import pluralize
 
 _ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 _RUNNING = (JobState.STARTING, JobState.RUNNING)
+#: ECS and EC2 forget a host an hour after its end.
+_MAX_PAUSE_S = 1800.0
 
 
 class UsageRecords:
@@ -64,6 +66,7 @@ class UsageRecords:
         #: children that ran at the last look: (id of a job, number)
         self._running: set[tuple[str, int]] = set()
         self._call_count = 0
+        self._recorded_at_s = clock()
         self._forgotten_count = 0
         self._fargate_count = 0
 
@@ -84,9 +87,10 @@ class UsageRecords:
             if remote is None or not remote["usage"]["is_final"] or self.read_local() is None:
                 self._store()
             return self._usage
-        self._describe(self._choose(overview.jobs))
+        self._running.clear()
         if overview.state is RunState.RUNNING:
             self._describe(list(self._list_running(overview.jobs)))
+        self._describe(self._choose(overview.jobs, is_thorough=True))
         self._look_at_hosts(overview)
         self._store()
         return self._usage
@@ -99,35 +103,51 @@ class UsageRecords:
     # -- recording ---------------------------------------------------------------------------------
 
     def record(self, overview: Overview) -> None:
-        """Record children that have ended: at most one call for each hundred of them."""
-        is_over = overview.state is not RunState.RUNNING
+        """Record children that have ended: one call for each hundred of them.
+
+        Fewer are recorded at the end of the run, and once in half an hour.
+        """
         ended_count = sum(job.count(*_ENDED) for job in overview.jobs)
-        if not ended_count or (ended_count < MAX_DESCRIBED_JOBS and not is_over):
+        if not ended_count or self._is_recorded(ended_count):
+            return
+        is_over = overview.state is not RunState.RUNNING
+        is_due = is_over or self._clock() - self._recorded_at_s > _MAX_PAUSE_S
+        if ended_count < MAX_DESCRIBED_JOBS and not is_due:
             return
         self._load()
-        children = self._choose(overview.jobs)
+        children = self._choose(overview.jobs, is_thorough=is_due)
+        if not is_due:
+            allowed_calls = ended_count // MAX_DESCRIBED_JOBS - self._call_count
+            full_groups = min(allowed_calls, len(children) // MAX_DESCRIBED_JOBS)
+            children = children[: max(0, full_groups) * MAX_DESCRIBED_JOBS]
         if not children:
             return
-        if not is_over:
-            allowed_calls = ended_count // MAX_DESCRIBED_JOBS - self._call_count
-            children = children[: max(0, allowed_calls) * MAX_DESCRIBED_JOBS]
-            if not children:
-                return
         self._describe(children)
         self._look_at_hosts(overview)
+        self._recorded_at_s = self._clock()
         self._store()
 
-    def _choose(self, jobs: Sequence[JobDetail]) -> list[tuple[Part, str, int]]:
-        """Return children that have ended, by the counts of their jobs, and are not recorded."""
+    def _is_recorded(self, ended_count: int) -> bool:
+        return ended_count <= sum(map(len, self._recorded.values()))
+
+    def _choose(
+        self, jobs: Sequence[JobDetail], *, is_thorough: bool = False
+    ) -> list[tuple[Part, str, int]]:
+        """Return children that have ended, by the counts of their jobs, and are not recorded.
+
+        Of a job that goes on, some others may still run. Unless ``is_thorough``, those that began
+        last are left out.
+        """
         by_id = {job.id: job for job in jobs}
         children: list[tuple[Part, str, int]] = []
         for part, job_id in self._list_parts():
             job = by_id.get(job_id)
             if job is not None and not job_id.startswith(UNSUBMITTED):
-                children += [(part, job_id, number) for number in self._choose_of_job(part, job)]
+                numbers = self._choose_of_job(part, job, is_thorough)
+                children += [(part, job_id, number) for number in numbers]
         return children
 
-    def _choose_of_job(self, part: Part, job: JobDetail) -> Iterable[int]:
+    def _choose_of_job(self, part: Part, job: JobDetail, is_thorough: bool) -> Iterable[int]:
         recorded = self._recorded.setdefault(job.id, set())
         missing_count = job.count(*_ENDED) - len(recorded)
         if missing_count <= 0:
@@ -142,13 +162,11 @@ class UsageRecords:
         unrecorded = (number for number in numbers if number not in recorded)
         if job.state.is_terminal:
             return list(unrecorded)
-        # AWS tends to start children in the order of their numbers. Those that ran at the last
-        # look come last, since most of them still run.
-        candidates = sorted(
-            islice(unrecorded, missing_count + len(self._running)),
-            key=lambda number: ((job.id, number) in self._running, number),
-        )
-        return candidates[:missing_count]
+        # AWS tends to start children in the order of their numbers. Those that began last, and
+        # those that ran at the last look, are left to a later look: most of them still run.
+        candidates = (number for number in unrecorded if (job.id, number) not in self._running)
+        spared_count = 0 if is_thorough else 3 * job.count(*_RUNNING)
+        return list(islice(candidates, max(0, missing_count - spared_count)))
 
     def _list_started(self, part: Part, job_id: str) -> list[int]:
         numbers = {

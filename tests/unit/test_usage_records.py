@@ -1,0 +1,174 @@
+"""Recording where children ran: the number of calls, and what a second look adds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchyard.batch.jobs import JobState, Resources
+from batchyard.engines.aws.render import Part
+from batchyard.engines.aws.run_files import RunFiles
+from batchyard.engines.aws.usage_records import UsageRecords
+from batchyard.engines.base import JobDetail, Overview, RunState
+from batchyard.engines.usage import PaidHost
+from batchyard.plan import Plan, PlannedJob
+
+CLUSTER = "arn:aws:ecs:us-east-1:123456789012:container-instance/AWSBatch-lab"
+
+
+class Account:
+    """An array on hosts of 16 children each; plays AWS Batch, the hosts, and S3."""
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        self.size = size
+        draw = random.Random(seed)
+        self._ends_s = []
+        free_s = [1000.0] * 64
+        for _ in range(size):
+            slot = free_s.index(min(free_s))
+            start_s = free_s[slot]
+            free_s[slot] += draw.lognormvariate(3, 1)
+            self._ends_s.append((start_s, free_s[slot], slot // 16))
+        self.now_s = 1000.0
+        self.end_s = max(free_s)
+        self.describe_calls = 0
+        self.host_calls = 0
+        self.objects: dict[str, bytes] = {}
+        self.refusals: dict[str, None] = {}
+
+    # -- AWS Batch --
+
+    def describe(self, ids: Sequence[str]) -> dict[str, Any]:
+        self.describe_calls += ceil(len(ids) / 100)
+        return {child_id: self._child(child_id) for child_id in ids}
+
+    def _child(self, child_id: str) -> Any:
+        start_s, end_s, host = self._ends_s[int(child_id.partition(":")[2])]
+        requirements = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
+        container = {"containerInstanceArn": f"{CLUSTER}/{host}"}
+        job = {
+            "jobId": child_id,
+            "status": self._state(start_s, end_s),
+            "startedAt": start_s * 1000,
+            "container": {**container, "resourceRequirements": requirements},
+        }
+        if end_s <= self.now_s:
+            times = {"startedAt": start_s * 1000, "stoppedAt": end_s * 1000}
+            job["attempts"] = [{"container": container, **times}]
+        return job
+
+    def _state(self, start_s: float, end_s: float) -> JobState:
+        if end_s <= self.now_s:
+            return JobState.SUCCEEDED
+        return JobState.RUNNING if start_s <= self.now_s else JobState.RUNNABLE
+
+    def children(self, array_id: str, state: str) -> Iterator[str]:
+        for number, (start_s, end_s, _) in enumerate(self._ends_s):
+            if self._state(start_s, end_s) == state:
+                yield f"{array_id}:{number}"
+
+    def overview(self) -> Overview:
+        states = [self._state(start_s, end_s) for start_s, end_s, _ in self._ends_s]
+        counts = tuple(states.count(state) for state in JobState)
+        is_over = states.count(JobState.SUCCEEDED) == self.size
+        state = JobState.SUCCEEDED if is_over else JobState.PENDING
+        job = JobDetail("job", "a", state, "", self.size, counts, 0, 0, 0, None)
+        run_state = RunState.SUCCEEDED if is_over else RunState.RUNNING
+        return Overview(run_state, (job,), 0, None)
+
+    # -- the hosts --
+
+    def find(self, arns: Any) -> dict[str, PaidHost]:
+        self.host_calls += 1
+        capacity = Resources(16, 64_000)
+        return {
+            arn: PaidHost(f"i-{arn[-1]}", "m5.4xlarge", "us-east-1a", capacity=capacity)
+            for arn in arns
+        }
+
+    def update(self, hosts: Sequence[PaidHost], now_s: float) -> dict[str, PaidHost]:
+        self.host_calls += 1
+        from dataclasses import replace
+
+        return {host.id: replace(host, launched_s=990.0) for host in hosts}
+
+    # -- S3 --
+
+    def put(self, address: str, data: bytes, content_type: str = "") -> None:
+        self.objects[address] = data
+
+    def get(self, address: str) -> bytes | None:
+        return self.objects.get(address)
+
+
+def recorder(account: Any, folder: Path) -> UsageRecords:
+    job = PlannedJob("a", account.size, True, Resources(1, 64), step_size=account.size)
+    part = Part("a", "a", account.size, 0, "d", {})
+    files = RunFiles(folder, "s3://bucket/run/", account)
+    return UsageRecords(
+        Plan("p", (job,)),
+        account,
+        account,
+        files,
+        lambda: [(part, "job")],
+        "us-east-1",
+        lambda: account.now_s,
+    )
+
+
+@pytest.mark.parametrize("size", [50, 100, 1000, 3000])
+def test_recording_takes_one_call_for_a_hundred_children_that_ended(
+    tmp_path: Path, size: int
+) -> None:
+    account = Account(size)
+    records = recorder(account, tmp_path)
+    while account.now_s < account.end_s + 5:
+        overview = account.overview()
+        records.record(overview)
+        ended = overview.jobs[0].count(JobState.SUCCEEDED)
+        if overview.state is RunState.RUNNING:
+            assert account.describe_calls <= ended / 100
+        account.now_s += 5
+    # A few children still ran when they were described, and are described again.
+    assert account.describe_calls <= ceil(size * 1.1 / 100)
+    usage = records.read_local()
+    assert usage is not None and len(usage.uses) == size and len(usage.hosts) == 4
+    # All is recorded: further looks ask nothing.
+    before = account.describe_calls
+    records.record(account.overview())
+    assert account.describe_calls == before
+
+
+def test_another_machine_goes_on_where_the_first_one_stopped(tmp_path: Path) -> None:
+    account = Account(300)
+    first = recorder(account, tmp_path / "first")
+    (tmp_path / "first").mkdir()
+    account.now_s = 1000 + (account.end_s - 1000) * 0.7
+    first.record(account.overview())
+    seen = first.read_local()
+    assert seen is not None and len(seen.uses) >= 100 and not seen.is_final
+    account.now_s = account.end_s + 10
+    (tmp_path / "second").mkdir()
+    second = recorder(account, tmp_path / "second")
+    before = account.describe_calls
+    usage = second.refresh(account.overview())
+    assert len(usage.uses) == 300 and all(use.ended_s is not None for use in usage.uses)
+    assert account.describe_calls - before <= 3
+    # The hosts may still end; ten minutes later the run pays no longer for them.
+    assert not usage.is_final
+    account.now_s += 1000
+    assert second.refresh(account.overview()).is_final
+
+
+def test_a_look_while_the_run_goes_on_has_the_children_that_run(tmp_path: Path) -> None:
+    account = Account(100)
+    account.now_s = 1001.0
+    usage = recorder(account, tmp_path).refresh(account.overview())
+    running = [use for use in usage.uses if use.ended_s is None]
+    assert len(running) == account.overview().jobs[0].count(JobState.RUNNING)
+    assert {host.type for host in usage.hosts} == {"m5.4xlarge"}
