@@ -277,7 +277,9 @@ def test_a_task_on_fargate_has_a_network_interface(endpoint: Endpoint, ecs: Any)
         "fargate",
         cluster="fargate",
         launchType="FARGATE",
-        networkConfiguration={"awsvpcConfiguration": {"subnets": [subnet["SubnetId"]]}},
+        networkConfiguration={
+            "awsvpcConfiguration": {"subnets": [subnet["SubnetId"]], "assignPublicIp": "ENABLED"}
+        },
     )
     task = wait_for(ecs, arn, "RUNNING")
     (attachment,) = task["attachments"]
@@ -287,6 +289,7 @@ def test_a_task_on_fargate_has_a_network_interface(endpoint: Endpoint, ecs: Any)
         NetworkInterfaceIds=[details["networkInterfaceId"]]
     )["NetworkInterfaces"]
     assert interface["PrivateIpAddress"] == details["privateIPv4Address"]
+    assert interface["Association"]["PublicIp"]
     ecs.stop_task(cluster="fargate", task=arn)
     wait_for(ecs, arn, "STOPPED")
 

@@ -88,7 +88,9 @@ def test_a_new_revision_replaces_the_old_one(ecs: Any) -> None:
     updated = ecs.update_service(service="rolled", taskDefinition="rolled")["service"]
     assert [entry["taskDefinition"] for entry in updated["deployments"]] == [second, first]
     assert [entry["status"] for entry in updated["deployments"]] == ["PRIMARY", "ACTIVE"]
-    wait_stable(ecs, "rolled")
+    ecs.get_waiter("services_stable").wait(
+        services=["rolled"], WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+    )
     (new,) = tasks_of(ecs, "rolled")
     assert describe(ecs, new)["taskDefinitionArn"] == second
     # The old task ran until the new one did.

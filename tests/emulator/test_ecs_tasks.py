@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, WaiterError
 from ecs_tasks_of_tests import describe, log_lines, logging_to, register, run, shell, wait_for
 from emulator_endpoint import Endpoint, until
 
@@ -213,6 +213,20 @@ def test_a_container_that_is_larger_than_its_task_is_refused(ecs: Any) -> None:
         "The 'cpu' setting for container 'main' is greater than for the task.",
     )
     assert wait_for(ecs, run(ecs, "inner"), "STOPPED")["containers"][0]["exitCode"] == 0
+
+
+def test_the_waiters_of_boto3(ecs: Any) -> None:
+    often = {"Delay": 1, "MaxAttempts": 60}
+    register(ecs, "awaited", {"command": shell("while :; do sleep 0.05; done"), "stopTimeout": 0})
+    arns = [run(ecs, "awaited"), run(ecs, "awaited")]
+    ecs.get_waiter("tasks_running").wait(tasks=arns, WaiterConfig=often)
+    for arn in arns:
+        ecs.stop_task(task=arn)
+    ecs.get_waiter("tasks_stopped").wait(tasks=arns, WaiterConfig=often)
+    # A task that has stopped will never run, and one that is unknown never comes.
+    for arn in (arns[0], "0" * 32):
+        with pytest.raises(WaiterError, match="terminal failure"):
+            ecs.get_waiter("tasks_running").wait(tasks=[arn], WaiterConfig=often)
 
 
 def test_commands_cannot_be_executed_in_a_task(ecs: Any) -> None:

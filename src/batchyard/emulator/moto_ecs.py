@@ -143,13 +143,17 @@ class MotoSurroundings:
 
     # -- network interfaces -----------------------------------------------------------------------
 
-    def add_interface(self, subnet: str, groups: list[str]) -> NetworkInterface | None:
+    def add_interface(
+        self, subnet: str, groups: list[str], *, is_public: bool
+    ) -> NetworkInterface | None:
         from moto.ec2.exceptions import EC2ClientError
 
         backend = self._backend("ec2")
         try:
             moto_subnet = backend.get_subnet(subnet)
-            interface = backend.create_network_interface(moto_subnet, None, group_ids=groups)
+            interface = backend.create_network_interface(
+                moto_subnet, None, group_ids=groups, public_ip_auto_assign=is_public
+            )
         except (EC2ClientError, KeyError):
             return None
         return NetworkInterface(

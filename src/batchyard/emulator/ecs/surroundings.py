@@ -76,7 +76,9 @@ class Surroundings(Protocol):
     def end_instance(self, instance_id: str, *, is_replaced: bool) -> None:
         """End an instance. ``is_replaced``: whether its group launches another one."""
 
-    def add_interface(self, subnet: str, groups: list[str]) -> NetworkInterface | None:
+    def add_interface(
+        self, subnet: str, groups: list[str], *, is_public: bool
+    ) -> NetworkInterface | None:
         """Create a network interface; None for a subnet that does not exist."""
 
     def remove_interface(self, interface_id: str) -> None: ...
@@ -104,7 +106,9 @@ class NoSurroundings:
     def end_instance(self, instance_id: str, *, is_replaced: bool) -> None:
         pass
 
-    def add_interface(self, subnet: str, groups: list[str]) -> NetworkInterface | None:
+    def add_interface(
+        self, subnet: str, groups: list[str], *, is_public: bool
+    ) -> NetworkInterface | None:
         return None
 
     def remove_interface(self, interface_id: str) -> None:

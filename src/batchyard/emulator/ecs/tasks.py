@@ -211,7 +211,9 @@ def add(state: EndpointState, task: EcsTask) -> None:
     network = task.placement.get("networkConfiguration", {}).get("awsvpcConfiguration")
     if network and network.get("subnets"):
         task.interface = state.ecs.surroundings.add_interface(
-            network["subnets"][0], network.get("securityGroups", [])
+            network["subnets"][0],
+            network.get("securityGroups", []),
+            is_public=network.get("assignPublicIp") == "ENABLED",
         )
 
 
