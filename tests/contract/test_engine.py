@@ -373,8 +373,18 @@ def test_pairs_wait_for_their_own_child_only(lab: Lab) -> None:
     # b:0 ends while a:1 still runs
     until(lambda: engine.describe(engine.job_ids)[1].count(JobState.SUCCEEDED) == 1)
     assert engine.describe(engine.job_ids)[0].count(JobState.SUCCEEDED) == 1
+    jobs = engine.overview().jobs
+    # The engine may know only how many run.
+    assert engine.running_children(jobs) in (None, [("a", 1)])
+    ended = list(engine.attempts(engine.job_ids))
+    assert [attempt.step for attempt in engine.attempts(engine.job_ids, index=0)] == ["a", "b"]
+    assert not list(engine.attempts(engine.job_ids, index=1))
+    last_ms = max(attempt.ended_ms for attempt in ended)
+    assert ended[-1] in list(engine.attempts(engine.job_ids, since_ms=last_ms))
+    assert not list(engine.attempts(engine.job_ids, since_ms=last_ms + 1))
     lab.go()
     wait(engine, engine.job_ids)
+    assert not engine.running_children(engine.overview().jobs)
     assert [detail.state for detail in engine.describe(engine.job_ids)] == [JobState.SUCCEEDED] * 2
 
 
@@ -471,6 +481,13 @@ def test_logs_can_be_read_while_it_runs(lab: Lab) -> None:
     lab.go()
     wait(engine, engine.job_ids)
     assert text_of(engine, "a", 0) == written
+    assert lab.record is not None
+    reader = lab.record.open().log_reader
+    assert reader.sizes("a", 0) == {1: len(written)}
+    for begin, length in ((0, 100), (3, 4), (len(written) - 1, 10), (len(written), 10)):
+        part = reader.read_part("a", 0, 1, begin, length)
+        assert part == written[begin : begin + length]
+    assert reader.read_part("a", 0, 2, 0, 10) == b""
 
 
 def test_a_last_line_without_an_end_is_kept(lab: Lab) -> None:

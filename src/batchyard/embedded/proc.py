@@ -22,10 +22,16 @@ def adopt_orphans() -> None:
 
 
 def children_of_this_process() -> list[int]:
-    children = []
-    for thread in os.listdir("/proc/self/task"):
-        with suppress(OSError), open(f"/proc/self/task/{thread}/children") as file:
-            children += [int(pid) for pid in file.read().split()]
+    return children_of("self")
+
+
+def children_of(process: int | str) -> list[int]:
+    """Return the children of a process; none if the process is gone."""
+    children: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with suppress(OSError), open(f"/proc/{process}/task/{thread}/children") as file:
+                children += [int(pid) for pid in file.read().split()]
     return children
 
 

@@ -258,6 +258,7 @@ class Store:
         child: int | None = None,
         state: JobState | None = None,
         started_only: bool = False,
+        since_ms: int | None = None,
     ) -> Iterator[AttemptRow]:
         sql, values = "SELECT * FROM attempt WHERE job = ?", [job]
         if child is not None:
@@ -266,6 +267,8 @@ class Store:
             sql += f" AND state = '{state.value}'"
         if started_only:
             sql += " AND attempt > 0"
+        if since_ms is not None:
+            sql, values = sql + " AND ended_ms >= ?", [*values, since_ms]
         with _map_errors(self._path):
             for row in self._db.execute(sql + " ORDER BY child, attempt", values):
                 yield AttemptRow(*row)

@@ -502,6 +502,12 @@ class LogReader(Protocol):
         ``last_bytes``: only so many bytes of its end.
         """
 
+    def sizes(self, step: str, index: int) -> dict[int, int]:
+        """Return attempt -> bytes of its output so far, of one child's attempts that have begun."""
+
+    def read_part(self, step: str, index: int, attempt: int, begin: int, length: int) -> bytes:
+        """Return at most ``length`` bytes of an attempt's output from position ``begin`` on."""
+
     @property
     def missing(self) -> str:
         """A sentence about output that can no longer be read; empty if nothing is missing."""
@@ -563,11 +569,24 @@ class RunEngine(Protocol):
         """Return the jobs in the order of the ids; unknown ids are left out."""
 
     def attempts(
-        self, job_ids: Sequence[str], *, failed_only: bool = False
+        self,
+        job_ids: Sequence[str],
+        *,
+        failed_only: bool = False,
+        index: int | None = None,
+        since_ms: int | None = None,
     ) -> Iterator[AttemptDetail]:
         """Return the attempts that have ended, by job, child and attempt.
 
-        ``failed_only``: only the last attempt of each failed child that has started.
+        ``failed_only``: only the last attempt of each failed child that has started. ``index``:
+        only of the children with this number in their step. ``since_ms``: only attempts that ended
+        at this time or later.
+        """
+
+    def running_children(self, jobs: Sequence[JobDetail]) -> Sequence[tuple[str, int]] | None:
+        """Return (step, index) of children of these jobs that run now.
+
+        None if the engine knows only how many run. A child that has just begun may be missing.
         """
 
     def commands(

@@ -9,6 +9,7 @@ from typing import Any
 from batchyard.aws.logs import Logs
 from batchyard.engines.aws.log_streams import ChildStreams, Stream, StreamFinder
 from batchyard.engines.base import AttemptDetail, CommandDetail, JobDetail, LogChunk
+from batchyard.engines.log_spool import LogSpool
 from batchyard.plan import Plan
 from batchyard.worker.headings import select_output
 
@@ -58,6 +59,7 @@ class LogReader:
         self._names: dict[tuple[str, int, int], str] = {}
         #: The last streams of children that failed for good.
         self._of_failed: set[str] = set()
+        self._spool = LogSpool(self.read)
 
     def read(
         self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
@@ -117,6 +119,12 @@ class LogReader:
             lines = select_output(lines, command.number)
         output = "".join(f"{line}\n" for line in lines).encode()
         return output[-last_bytes if last_bytes else 0 :]
+
+    def sizes(self, step: str, index: int) -> dict[int, int]:
+        return self._spool.sizes(step, index)
+
+    def read_part(self, step: str, index: int, attempt: int, begin: int, length: int) -> bytes:
+        return self._spool.read_part(step, index, attempt, begin, length)
 
     # -- which streams -------------------------------------------------------------------------
 

@@ -232,17 +232,45 @@ class AwsRun:
         return [by_id[job_id] for job_id in job_ids if job_id in by_id]
 
     def attempts(
-        self, job_ids: Sequence[str], *, failed_only: bool = False
+        self,
+        job_ids: Sequence[str],
+        *,
+        failed_only: bool = False,
+        index: int | None = None,
+        since_ms: int | None = None,
     ) -> Iterator[AttemptDetail]:
-        if failed_only:
-            yield from self._failed_attempts.find(job_ids)
-            return
-        for part, children in self._describe_children(job_ids):
+        attempts = (
+            self._failed_attempts.find(job_ids)
+            if failed_only
+            else self._ended_attempts(job_ids, index)
+        )
+        for attempt in attempts:
+            is_new = since_ms is None or attempt.ended_ms >= since_ms
+            if is_new and index in (None, attempt.index):
+                yield attempt
+
+    def _ended_attempts(self, job_ids: Sequence[str], index: int | None) -> Iterator[AttemptDetail]:
+        for part, children in self._describe_children(job_ids, index):
             if not any(job.get("attempts") for job in children):
                 continue  # nothing of it ever started: the job's own status says why
             planned = self._plan.job(part.step)
             for job in children:
                 yield from from_aws.make_attempts(part, planned, job)
+
+    def running_children(self, jobs: Sequence[JobDetail]) -> list[tuple[str, int]]:
+        running = {job.id for job in jobs if job.count(JobState.RUNNING)}
+        children = []
+        for part, job_id in self._parts_known_to_aws():
+            if job_id in running:
+                planned = self._plan.job(part.step)
+                numbers = [0]
+                if part.size > 1:
+                    ids = self.batch.children(job_id, JobState.RUNNING)
+                    numbers = sorted(map(number_of, ids))
+                children += [
+                    (part.step, planned.index_in_step(part.offset + number)) for number in numbers
+                ]
+        return children
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
@@ -380,12 +408,22 @@ class AwsRun:
             if part.name not in self._job_ids.journal.ids:
                 self._job_ids.journal.intend(part.name, self._clock())
 
-    def _describe_children(self, job_ids: Sequence[str]) -> Iterator[tuple[Part, list[Any]]]:
-        """Return the children as AWS describes them, or the jobs that are not arrays."""
+    def _describe_children(
+        self, job_ids: Sequence[str], index: int | None = None
+    ) -> Iterator[tuple[Part, list[Any]]]:
+        """Return the children as AWS describes them, or the jobs that are not arrays.
+
+        ``index``: only the children with this number in their step.
+        """
         for part, job_id in self._parts_known_to_aws():
             if job_id in job_ids:
                 is_array = part.size > 1
-                children = [f"{job_id}:{child}" for child in range(part.size)]
+                planned = self._plan.job(part.step)
+                children = [
+                    f"{job_id}:{child}"
+                    for child in range(part.size)
+                    if index in (None, planned.index_in_step(part.offset + child))
+                ]
                 answers = self.batch.describe(children if is_array else [job_id])
                 yield part, [answers[child_id] for child_id in sorted(answers, key=number_of)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.engines.base import AttemptDetail, CommandDetail, JobDetail, LogChunk
-from batchyard.engines.scheduled.reading import attempt_detail
+from batchyard.engines.scheduled.reading import attempt_detail, child_of
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
@@ -35,7 +35,7 @@ def command_details(
     if planned.has_several_commands:
         yield from _commands_of_shares(planned, store, job, number, failed_only)
         return
-    child = None if number is None else _child_of(planned, number)
+    child = None if number is None else child_of(planned, number)
     if number is not None and child is None:
         return
     state = JobState.FAILED if failed_only else None
@@ -132,7 +132,7 @@ class LogReader:
     def read_command(self, command: CommandDetail, last_bytes: int | None = None) -> bytes:
         attempts = self._store.attempts(
             self._job_of(command.step).number,
-            child=_child_of(self._plan.job(command.step), command.index),
+            child=child_of(self._plan.job(command.step), command.index),
         )
         row = next((row for row in attempts if row.attempt == command.child_attempt), None)
         path = self._folder.log_of(command.step, command.index, command.child_attempt)
@@ -147,6 +147,42 @@ class LogReader:
             first, length = first + length - last_bytes, last_bytes
         return _read_slice(path, begin + first, length)
 
+    def sizes(self, step: str, index: int) -> dict[int, int]:
+        sizes = {row.attempt: 0 for row in self._rows_of(step, index) if row.attempt}
+        sizes |= {attempt: 0 for _, _, attempt in self._list_files(step, index)}
+        return {
+            attempt: sum(length for _, _, length in self._sources(step, index, attempt))
+            for attempt in sorted(sizes)
+        }
+
+    def read_part(self, step: str, index: int, attempt: int, begin: int, length: int) -> bytes:
+        parts = []
+        for path, offset, size in self._sources(step, index, attempt):
+            if begin < size and length > 0:
+                part = _read_slice(path, offset + begin, min(length, size - begin))
+                parts.append(part)
+                length -= len(part)
+            begin = max(0, begin - size)
+        return b"".join(parts)
+
+    def _sources(self, step: str, index: int, attempt: int) -> list[tuple[Path, int, int]]:
+        """Return (file, offset, length) of the parts of an attempt's output, in order."""
+        sources = []
+        path = self._folder.log_of(step, index, attempt)
+        # There is also a file if the engine died during the attempt.
+        if path.exists():
+            sources.append((path, 0, path.stat().st_size))
+        for row in self._rows_of(step, index):
+            if row.attempt == attempt and row.log_offset is not None and row.log_length:
+                sources.append((self._folder.short_log, row.log_offset, row.log_length))
+        return sources
+
+    def _rows_of(self, step: str, index: int) -> list[AttemptRow]:
+        child = child_of(self._plan.job(step), index)
+        if child is None:
+            return []
+        return list(self._store.attempts(self._job_of(step).number, child=child))
+
     def _job_of(self, step: str) -> JobRow:
         return next(row for row in self._store.jobs() if row.step == step)
 
@@ -154,14 +190,14 @@ class LogReader:
         job = next((row for row in self._store.jobs() if row.id == detail.job_id), None)
         if job is None:
             return None
-        child = _child_of(self._plan.job(job.step), detail.index)
+        child = child_of(self._plan.job(job.step), detail.index)
         rows = self._store.attempts(job.number, child=child) if child is not None else iter(())
         return next((row for row in rows if row.attempt == detail.attempt), None)
 
     def _read_job(
         self, job: JobRow, planned: PlannedJob, index: int | None, failed_only: bool
     ) -> Iterator[LogChunk]:
-        child = None if index is None else _child_of(planned, index)
+        child = None if index is None else child_of(planned, index)
         if index is not None and child is None:
             return
         state = JobState.FAILED if failed_only else None
@@ -212,13 +248,6 @@ class LogReader:
             if child.isdigit() and attempt.isdigit() and index in (None, int(child)):
                 keys.append((step, int(child), int(attempt)))
         return sorted(keys)
-
-
-def _child_of(planned: PlannedJob, index: int) -> int | None:
-    """Return the number of a child in its job from its index in the step; None if missing."""
-    if planned.indices is None:
-        return index if 0 <= index < planned.size else None
-    return planned.indices.index(index) if index in planned.indices else None
 
 
 def _read_slice(path: Path, offset: int, length: int) -> bytes:

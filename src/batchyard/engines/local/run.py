@@ -22,7 +22,7 @@ from batchyard.engines.base import (
     Unfinished,
     Watcher,
 )
-from batchyard.engines.local import reading, step_limits
+from batchyard.engines.local import reading, running, step_limits
 from batchyard.engines.local.settings import LocalSettings
 from batchyard.engines.scheduled.run import ScheduledRun
 from batchyard.errors import InputError
@@ -79,6 +79,19 @@ class LocalRun(ScheduledRun):
         return replace(
             super().overview(), memory_excesses=tuple(MemoryExcess(*row) for row in excesses)
         )
+
+    def running_children(self, jobs: Sequence[JobDetail]) -> list[tuple[str, int]] | None:
+        if self._settings.runner != "process":
+            return None
+        holder = self.holder
+        steps = {job.step for job in jobs}
+        return [
+            (planned.step, planned.index_in_step(child))
+            for number, child in running.find_children(holder.pid if holder else None)
+            if number < len(self._plan.jobs)
+            for planned in [self._plan.jobs[number]]
+            if planned.step in steps and child < planned.size
+        ]
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False

@@ -95,7 +95,12 @@ class MemoryRun:
         return [self._simulation.describe(job_id) for job_id in job_ids if job_id in known_jobs]
 
     def attempts(
-        self, job_ids: Sequence[str], *, failed_only: bool = False
+        self,
+        job_ids: Sequence[str],
+        *,
+        failed_only: bool = False,
+        index: int | None = None,
+        since_ms: int | None = None,
     ) -> Iterator[AttemptDetail]:
         order = {job_id: number for number, job_id in enumerate(self._simulation.jobs)}
         chosen = [
@@ -103,8 +108,14 @@ class MemoryRun:
             for attempt in self._simulation.attempts
             if attempt.job_id in job_ids
             and (not failed_only or (attempt.state is JobState.FAILED and attempt.attempt))
+            and index in (None, attempt.index)
+            and (since_ms is None or attempt.ended_ms >= since_ms)
         ]
         yield from sorted(chosen, key=lambda a: (order[a.job_id], a.index, a.attempt))
+
+    def running_children(self, jobs: Sequence[JobDetail]) -> list[tuple[str, int]]:
+        steps = {job.step for job in jobs}
+        return [child for child in self._simulation.running_children if child[0] in steps]
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
@@ -173,6 +184,16 @@ class MemoryRun:
         output = b"".join(c.data for c in chunks if c.attempt == command.child_attempt)
         stop = None if command.log_length is None else command.log_offset + command.log_length
         return output[command.log_offset : stop][-last_bytes if last_bytes else 0 :]
+
+    def sizes(self, step: str, index: int) -> dict[int, int]:
+        sizes: dict[int, int] = {}
+        for chunk in self.logs(step, index):
+            sizes[chunk.attempt] = sizes.get(chunk.attempt, 0) + len(chunk.data)
+        return sizes
+
+    def read_part(self, step: str, index: int, attempt: int, begin: int, length: int) -> bytes:
+        chunks = (chunk.data for chunk in self.logs(step, index) if chunk.attempt == attempt)
+        return b"".join(chunks)[begin : begin + length]
 
     def scale(self, step: str, children: int) -> int:
         self._simulation.scale(step, children)

@@ -201,6 +201,14 @@ class Simulation:
             ),
         )
 
+    @property
+    def running_children(self) -> list[tuple[str, int]]:
+        """Step and index of the children that run."""
+        return [
+            (self.jobs[job_id].planned.step, self.jobs[job_id].planned.index_in_step(child))
+            for job_id, child in self._running
+        ]
+
     def overview(self) -> Overview:
         jobs = tuple(self.describe(job_id) for job_id in self.jobs)
         starts = [job.started_ms for job in jobs if job.started_ms is not None]

@@ -69,3 +69,10 @@ def attempt_detail(row: AttemptRow, job_id: str, planned: PlannedJob) -> Attempt
         max_rss_kib=row.max_rss_kib,
         gpus=tuple(int(gpu) for gpu in row.gpus.split(",") if gpu),
     )
+
+
+def child_of(planned: PlannedJob, index: int) -> int | None:
+    """Return the number of a child in its job from its index in the step; None if missing."""
+    if planned.indices is None:
+        return index if 0 <= index < planned.size else None
+    return planned.indices.index(index) if index in planned.indices else None

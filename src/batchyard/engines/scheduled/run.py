@@ -164,16 +164,27 @@ class ScheduledRun:
         ]
 
     def attempts(
-        self, job_ids: Sequence[str], *, failed_only: bool = False
+        self,
+        job_ids: Sequence[str],
+        *,
+        failed_only: bool = False,
+        index: int | None = None,
+        since_ms: int | None = None,
     ) -> Iterator[AttemptDetail]:
         state = JobState.FAILED if failed_only else None
         for row in self._store.jobs():
-            if row.id in job_ids:
-                planned = self._plan.job(row.step)
-                for attempt in self._store.attempts(
-                    row.number, state=state, started_only=failed_only
-                ):
-                    yield reading.attempt_detail(attempt, row.id, planned)
+            planned = self._plan.job(row.step)
+            child = None if index is None else reading.child_of(planned, index)
+            if row.id not in job_ids or (index is not None and child is None):
+                continue
+            for attempt in self._store.attempts(
+                row.number, child=child, state=state, started_only=failed_only, since_ms=since_ms
+            ):
+                yield reading.attempt_detail(attempt, row.id, planned)
+
+    def running_children(self, jobs: Sequence[JobDetail]) -> list[tuple[str, int]] | None:
+        """See the contract. Attempts are recorded when they have ended."""
+        return None
 
     @property
     def job_ids(self) -> list[str]:
