@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from batchyard import wait_reasons
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.cli import waiting
 from batchyard.engines.base import JobDetail, Wait
@@ -60,7 +61,7 @@ def test_an_array_that_waits_for_hosts_on_aws() -> None:
         Wait("train", 200, "a:3", NOW_MS - 240_000, "doctor job a:3 --env lab"),
         Wait("train", 100, "b:0", NOW_MS - 60_000, "doctor job b:0 --env lab"),
     ]
-    assert waiting.describe_waits(
+    assert wait_reasons.describe_waits(
         plan(train=(), collect=("train",)), jobs, waits, None, NOW_MS, " --home x"
     ) == [
         "waiting: 300 children of train are RUNNABLE for 4m; "
@@ -76,7 +77,7 @@ def test_a_followed_step_that_waits_for_another_has_a_line() -> None:
         job("other", RUNNING=1),
     ]
     steps = plan(a=(), b=("a",), c=("a", "b"), other=())
-    assert waiting.describe_waits(steps, jobs, None, "c", NOW_MS) == [
+    assert wait_reasons.describe_waits(steps, jobs, None, "c", NOW_MS) == [
         "waiting: 2 children of b are RUNNING",
         "waiting: 1 child of b is RUNNABLE until other children end",
         "waiting: 3 children of c are PENDING until b has ended",
@@ -85,28 +86,28 @@ def test_a_followed_step_that_waits_for_another_has_a_line() -> None:
 
 def test_if_the_followed_step_is_over_other_steps_have_lines() -> None:
     jobs = [job("a", SUCCEEDED=2), job("b", STARTING=1)]
-    assert waiting.describe_waits(plan(a=(), b=("a",)), jobs, (), "a", NOW_MS) == [
+    assert wait_reasons.describe_waits(plan(a=(), b=("a",)), jobs, (), "a", NOW_MS) == [
         "waiting: 1 child of b is STARTING"
     ]
 
 
 def test_nothing_has_begun() -> None:
     jobs = [job("a", SUBMITTED=1), job("b", PENDING=1)]
-    assert waiting.describe_waits(plan(a=(), b=("a",)), jobs, (), None, NOW_MS) == [
+    assert wait_reasons.describe_waits(plan(a=(), b=("a",)), jobs, (), None, NOW_MS) == [
         "waiting: 1 child of a is SUBMITTED",
         "waiting: 1 child of b is PENDING until a has ended",
     ]
 
 
 def test_without_the_right_to_list_jobs_the_states_have_lines() -> None:
-    assert waiting.describe_waits(plan(a=()), [job("a", RUNNABLE=2)], (), None, NOW_MS) == [
+    assert wait_reasons.describe_waits(plan(a=()), [job("a", RUNNABLE=2)], (), None, NOW_MS) == [
         "waiting: 2 children of a are RUNNABLE"
     ]
 
 
 def test_hundreds_of_steps_are_not_listed() -> None:
     steps = [f"s{number}" for number in range(100)]
-    lines = waiting.describe_waits(
+    lines = wait_reasons.describe_waits(
         plan(**{step: () for step in steps}),
         [job(step, RUNNING=1) for step in steps],
         None,

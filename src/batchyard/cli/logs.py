@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from batchyard import command_records
+from batchyard import command_records, wait_reasons
 from batchyard.cli import waiting
 from batchyard.cli.options import (
     duration,
@@ -168,7 +168,7 @@ class _Follower:
         elif self._timer.is_due(time.monotonic()):
             waits = self._find_waits(engine, overview)
             now_ms = int(time.time() * 1000)
-            for line in waiting.describe_waits(
+            for line in wait_reasons.describe_waits(
                 self._record.plan, overview.jobs, waits, self._step, now_ms, self._flags
             ):
                 click.echo(line, err=True)

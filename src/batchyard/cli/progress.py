@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from batchyard.batch.jobs import JobState
-from batchyard.cli.progress_table import (
-    Pace,
-    count_of,
-    count_work,
-    overall_line,
-    progress_lines,
-    total_work,
-)
+from batchyard.cli.progress_table import Pace, count_of, overall_line, progress_lines
 from batchyard.engines.base import AttemptDetail, JobDetail
 from batchyard.plan import Plan
+from batchyard.progress import count_work, total_work
 from batchyard.status import StepStatus, explain_failure, step_statuses
 from batchyard.units import pluralize, show_controls
 

@@ -8,6 +8,7 @@ import click
 
 from batchyard.batch.jobs import JobState
 from batchyard.cli.tables import table
+from batchyard.progress import Work, count_work, measure_pace, total_work
 from batchyard.quick_dataclasses import dataclass
 from batchyard.status import StepStatus
 from batchyard.units import pluralize
@@ -24,39 +25,6 @@ _COLUMNS = ("step", "bar", "done", "failed", "running", "rate", "left")
 #: Columns that are drawn if there is room, the most important first.
 _OPTIONAL = ("failed", "left", "bar", "running", "rate")
 _COLOURS = {JobState.FAILED: "red", JobState.SUCCEEDED: "green"}
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """How much of the work of a step or a run is done, in commands or in children."""
-
-    done: int
-    total: int
-    failed: int
-    #: Whether the numbers are of commands; else the engine knows only children.
-    is_in_commands: bool
-
-
-def count_work(step: StepStatus, *, in_children: bool = False) -> Work:
-    """Return what is done of a step. All numbers of the display come from this function."""
-    commands = step.commands
-    if commands is None or in_children:
-        return Work(step.succeeded + step.failed, step.size, step.failed, False)
-    # Commands behind one that failed, and those of children that never start, are not run.
-    done = commands.total if step.state.is_terminal else commands.succeeded + commands.failed
-    return Work(done, commands.total, commands.failed or step.failed, True)
-
-
-def total_work(steps: Sequence[StepStatus]) -> Work:
-    """Return what is done of all steps: in children, if those of one step are all that is known."""
-    in_children = any(step.commands is None for step in steps)
-    works = [count_work(step, in_children=in_children) for step in steps]
-    return Work(
-        sum(work.done for work in works),
-        sum(work.total for work in works),
-        sum(work.failed for work in works),
-        not in_children,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +174,10 @@ def _bar(step: StepStatus, width: int) -> str:
 
 def _rate_cells(step: StepStatus, work: Work, now_ms: int) -> tuple[str, str]:
     """Return the rate of a step since its start, and the remaining time at that rate."""
-    if step.started_ms is None or not work.done or work.total == 1:
+    pace = measure_pace(step, work, now_ms)
+    if pace is None:
         return "", ""
-    elapsed_s = max(0.001, ((step.ended_ms or now_ms) - step.started_ms) / 1000)
-    rate = work.done / elapsed_s
-    time_left = "" if step.ended_ms is not None else format_clock((work.total - work.done) / rate)
-    return format_rate(rate), time_left
+    return format_rate(pace.per_s), "" if pace.left_s is None else format_clock(pace.left_s)
 
 
 def format_rate(per_s: float) -> str:
