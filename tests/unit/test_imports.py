@@ -62,7 +62,14 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "planned_commands": ("command_texts", "status", "engines", "batch", *PURE),
     "operations": ("planned_commands", "earlier_runs", "runs", "engines", *PURE),
     "api": ("operations", "command_records", "status", "engines", "cost", *PURE),
+    "progress": ("status", *PURE),
+    "wait_reasons": ("engines", "batch.jobs", *PURE),
     "report": ("status", "engines", "batch", *PURE),
+    "ui": (
+        *("report", "operations", "status", "progress", "wait_reasons", "command_texts", "runs"),
+        *("engines.base", "batch.jobs"),
+        *PURE,
+    ),
     "emulator": ("embedded", "batch", "cfn_yaml", "cfn_conditions", *PURE),
     "infra": (
         *("aws", "environments", "cfn_yaml", "cfn_conditions"),

@@ -34,6 +34,7 @@ COMMAND_GROUPS = {
         "retry": "Start a new run of what failed or never ran.",
         "resume": "Resume a run whose process died.",
         "report": "Write an HTML page about a run.",
+        "ui": "Show runs in a browser, live.",
         "clean": "Delete old runs and their logs.",
     },
     "AWS Batch": {

@@ -22,6 +22,12 @@ class LogSpool:
         #: (step, index) -> attempt -> its output.
         self._files: dict[tuple[str, int], dict[int, IO[bytes]]] = {}
 
+    def __del__(self) -> None:
+        # Nobody closes a reader of logs: what it has returned must not be returned again.
+        for files in self._files.values():
+            for file in files.values():
+                file.close()
+
     def sizes(self, step: str, index: int) -> dict[int, int]:
         """Fetch the new output of a child, and return attempt -> bytes of its output so far."""
         files = self._files.setdefault((step, index), {})

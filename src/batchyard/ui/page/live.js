@@ -1,0 +1,57 @@
+// Server-sent events, and what is said while the server does not answer.
+
+const sign = document.getElementById("connection");
+const RETRY_MS = 2000;
+
+export function sayConnection(text, tone = "") {
+  if (sign.textContent !== text) sign.textContent = text;
+  sign.className = tone;
+}
+
+/**
+ * Follow a stream until the returned function is called. A tab that is not visible has no stream:
+ * browsers allow only six connections to a server. When it is visible again, it gets the whole state.
+ */
+export function follow(address, listeners) {
+  let source = null, timer = null, isOver = false;
+  function open() {
+    clearTimeout(timer);
+    if (isOver || source || document.hidden) return;
+    source = new EventSource(address);
+    for (const [name, listener] of Object.entries(listeners)) {
+      source.addEventListener(name, (event) => listener(JSON.parse(event.data)));
+    }
+    source.onopen = () => sayConnection("live", "good");
+    source.onerror = () => {
+      close();
+      sayConnection("The server does not answer. Trying again every 2 seconds: is `batchyard ui` running?", "bad");
+      timer = setTimeout(open, RETRY_MS);
+    };
+  }
+  function close() {
+    if (source) source.close();
+    source = null;
+  }
+  function onVisibility() {
+    if (document.hidden) close();
+    else open();
+  }
+  document.addEventListener("visibilitychange", onVisibility);
+  open();
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+    close();
+    document.removeEventListener("visibilitychange", onVisibility);
+  };
+}
+
+/** Return the answer to a GET. Raises an Error with the server's sentence. */
+export async function get(path, parameters = {}, options = {}) {
+  const query = new URLSearchParams(parameters).toString();
+  const answer = await fetch(query ? `${path}?${query}` : path, options);
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  return answer;
+}
+
+export const getJson = async (path, parameters, options) => (await get(path, parameters, options)).json();
