@@ -15,10 +15,20 @@ from types import SimpleNamespace
 from typing import Any
 
 from batchyard.blocks import DispatchOrder
-from batchyard.worker import leases
+from batchyard.worker import lease_protocol, leases
 from batchyard.worker.block_keeper import BlockKeeper
 from batchyard.worker.block_store import BlockStore
 from batchyard.worker.dynamic_attempt import DynamicAttempt
+from batchyard.worker.lease_protocol import (
+    Entry,
+    ListBlocks,
+    Listing,
+    ReadBlock,
+    RefusedWrite,
+    StoredBlock,
+    WriteBlock,
+    WrittenBlock,
+)
 from batchyard.worker.processes import CommandResult
 
 REQUEST_S = 0.1
@@ -34,28 +44,30 @@ class MemoryS3:
 
     run = BlockStore.run
 
-    def perform(self, request: leases.Request) -> leases.Answer:
+    def perform(self, request: lease_protocol.Request) -> lease_protocol.Answer:
         time.sleep(REQUEST_S)
         with self.lock:
-            if isinstance(request, leases.ListBlocks):
-                return {
-                    number: leases.Entry(leases.state_of_size(len(data)), etag_of(data), age_s(at))
-                    for number, (data, at) in self.objects.items()
-                    if number >= request.first
-                }
-            if isinstance(request, leases.ReadBlock):
+            if isinstance(request, ListBlocks):
+                return Listing(
+                    {
+                        number: Entry(leases.state_of_size(len(data)), etag_of(data), age_s(at))
+                        for number, (data, at) in self.objects.items()
+                        if number >= request.first
+                    }
+                )
+            if isinstance(request, ReadBlock):
                 data, at = self.objects[request.number]
-                return leases.StoredBlock(leases.decode(data), etag_of(data), age_s(at))
+                return StoredBlock(leases.decode(data), etag_of(data), age_s(at))
             return self._write(request)
 
-    def _write(self, request: leases.WriteBlock) -> leases.Answer:
+    def _write(self, request: WriteBlock) -> lease_protocol.Answer:
         self.writes += 1
         stored = self.objects.get(request.number)
         if (None if stored is None else etag_of(stored[0])) != request.etag:
-            return leases.RefusedWrite()
+            return RefusedWrite()
         data = leases.encode(request.lease)
         self.objects[request.number] = (data, time.monotonic())
-        return leases.WrittenBlock(etag_of(data))
+        return WrittenBlock(etag_of(data))
 
 
 def etag_of(data: bytes) -> str:
@@ -93,7 +105,14 @@ def measure_s(
         owner = leases.Owner("job", child, 1, f"token-{child}")
         store: Any = s3
         keeper = BlockKeeper(
-            store, owner, len(blocks), first=child, lease_s=leases.LEASE_S, on_lost=print, log=print
+            store,
+            owner,
+            len(blocks),
+            own_children=children,
+            preferred=child,
+            lease_s=leases.LEASE_S,
+            on_lost=print,
+            log=print,
         )
         nothing: Any = Nothing()
         orders: Any = SimpleNamespace(

@@ -97,7 +97,12 @@ class PlannedJob:
         return self.max_running is not None or self.is_dynamic
 
     def index_in_step(self, child: int) -> int:
-        """Return the number of a child of this job in the step's array."""
+        """Return the number of a child of this job in the step's array.
+
+        Children that `scale` has added follow those of the plan.
+        """
+        if child >= self.size:
+            return self.step_size + child - self.size
         return child if self.indices is None else self.indices[child]
 
     def commands_of(self, child: int) -> range:
@@ -176,7 +181,10 @@ class Plan:
         job = self.job(step)
         indices = range(job.size) if job.indices is None else job.indices
         number = int(index) if isinstance(index, str) and is_index(index) else index
-        if number is not None and number not in indices:
+        # Of a step that was scaled, the plan does not know the children that were added.
+        may_be_added = job.is_dynamic and job.size < job.command_count
+        added = range(job.step_size, job.command_count) if may_be_added else ()
+        if number is not None and number not in indices and number not in added:
             raise InputError(
                 f"step {step!r} has no child {index!r} in this run",
                 hint=f"its children are {indices[0]} to {indices[-1]}",

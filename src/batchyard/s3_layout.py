@@ -13,6 +13,7 @@
                    done/<step>/<command>               success record of a command, written last
                    done/<step>/failures/<child>.json   failures of a child in earlier attempts
                    blocks/<step>/<number>              lease and records of a block of commands
+                   blocks/<step>/scale.json            children that `scale` has added, or dismissed
                    checkpoint/<step>/<child>/<time>-<attempt>/...   files of a checkpoint
                    checkpoint/<step>/<child>/<time>-<attempt>.json  says that it is complete
                    workspace/...        files that the steps share, unless they are elsewhere
@@ -35,6 +36,8 @@ USAGE = "usage.json"
 STOP_REQUEST = "stopped.json"
 SKIPPED_COMMANDS = "skip.json"
 INPUT_FILES = "inputs.json"
+#: below the blocks of a step, after the numbers of all blocks in the order of keys
+SCALE = "scale.json"
 
 #: folder among the runs; the id of a run begins with a letter
 _CONTENT = ".files/"
@@ -131,6 +134,11 @@ def blocks_address(run: str, step: str) -> str:
     return f"{run}blocks/{step}/"
 
 
+def scale_address(run: str, step: str) -> str:
+    """Return the address of what `scale` has set for a dynamic step."""
+    return f"{blocks_address(run, step)}{SCALE}"
+
+
 def checkpoints_address(run: str, step: str) -> str:
     return f"{run}checkpoint/{step}/"
 
@@ -158,6 +166,11 @@ def block_of_key(key: str) -> int | None:
     """Return the number of the block whose object has this key; None for other keys."""
     name = key.rpartition("/")[2]
     return int(name) if name.isdigit() else None
+
+
+def is_scale(key: str) -> bool:
+    """Return whether a key below the blocks of a step is that of its scale."""
+    return key.endswith(f"/{SCALE}")
 
 
 def failures_record(child: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -23,6 +23,7 @@ from batchyard.engines.base import (
     Wait,
 )
 from batchyard.errors import BatchyardError
+from batchyard.plan import PlannedJob
 from batchyard.quick_dataclasses import dataclass
 from batchyard.units import format_memory, pluralize
 
@@ -158,34 +159,51 @@ def _failures(record: RunRecord, engine: RunEngine, overview: Overview) -> Itera
     if not any(job.count(JobState.FAILED) for job in overview.jobs):
         return
     texts = CommandTexts(record)
-    #: Step -> index of a child -> its commands that failed.
-    by_step: dict[str, dict[int, list[CommandDetail]]] = {}
+    #: Step -> its commands that failed.
+    by_step: dict[str, list[CommandDetail]] = {}
     for attempt in engine.attempts(engine.job_ids, failed_only=True):
+        planned = record.plan.job(attempt.step)
+        are_claimed = planned.is_dynamic and record.engine.claims_commands
         if not attempt.attempt:
             continue
-        planned = record.plan.job(attempt.step)
-        if not planned.has_several_commands:
-            tail = tuple(engine.log_reader.tail(attempt, TAIL_LINES))
-            numbers = planned.commands_of_index(attempt.index)
-            text = texts.text_of(attempt.step, numbers[0]) if planned.has_list and numbers else ""
-            yield Failure(attempt, tail, text=text)
+        if not planned.has_several_commands and not are_claimed:
+            yield _failure_of_child(engine, planned, attempt, texts)
             continue
-        if attempt.step not in by_step:
-            by_step[attempt.step] = _failed_commands(engine, attempt.step)
-        commands = by_step[attempt.step].get(attempt.index, [])
-        for command in commands:
-            text = texts.text_of(command.step, command.number)
-            yield Failure(attempt, _tail_of(engine, command), command, text)
+        is_first = attempt.step not in by_step
+        if is_first:
+            by_step[attempt.step] = list(engine.commands(attempt.step, failed_only=True))
+        commands = by_step[attempt.step]
+        if are_claimed and is_first:
+            # A child also fails for commands of another one, whose block it has taken over.
+            yield from (_failure_of_claimed(engine, attempt, c, texts) for c in commands)
+        elif not are_claimed:
+            commands = [command for command in commands if command.index == attempt.index]
+            yield from (_failure_of_command(engine, attempt, c, texts) for c in commands)
         if not commands:
             yield Failure(attempt, tuple(engine.log_reader.tail(attempt, TAIL_LINES)))
 
 
-def _failed_commands(engine: RunEngine, step: str) -> dict[int, list[CommandDetail]]:
-    """Return child -> its commands that failed for good, by number."""
-    by_child: dict[int, list[CommandDetail]] = {}
-    for command in engine.commands(step, failed_only=True):
-        by_child.setdefault(command.index, []).append(command)
-    return by_child
+def _failure_of_child(
+    engine: RunEngine, planned: PlannedJob, attempt: AttemptDetail, texts: CommandTexts
+) -> Failure:
+    tail = tuple(engine.log_reader.tail(attempt, TAIL_LINES))
+    numbers = planned.commands_of_index(attempt.index)
+    text = texts.text_of(attempt.step, numbers[0]) if planned.has_list and numbers else ""
+    return Failure(attempt, tail, text=text)
+
+
+def _failure_of_claimed(
+    engine: RunEngine, attempt: AttemptDetail, command: CommandDetail, texts: CommandTexts
+) -> Failure:
+    owner = replace(attempt, index=command.index, attempt=command.child_attempt)
+    return _failure_of_command(engine, owner, command, texts)
+
+
+def _failure_of_command(
+    engine: RunEngine, attempt: AttemptDetail, command: CommandDetail, texts: CommandTexts
+) -> Failure:
+    text = texts.text_of(command.step, command.number)
+    return Failure(attempt, _tail_of(engine, command), command, text)
 
 
 def _tail_of(engine: RunEngine, command: CommandDetail) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 The explorer visits every state that can be reached, breadth first. Besides the workers' own steps,
 at any moment: a lease expires whether or not its owner is alive (which covers stalled workers, and
 clocks that differ by any amount), the answer to a write is lost, a write arrives late, a worker
-crashes and AWS Batch starts its next attempt, or a worker is told to stop. Budgets bound how often.
+crashes and AWS Batch starts its next attempt, a worker is told to stop, or the step is scaled: the
+last worker is added then, and some of the others are dismissed. Budgets bound how often.
 """
 
 from __future__ import annotations
@@ -17,29 +18,38 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from batchyard.worker.leases import (
-    LEASE_S,
-    BlockState,
+from batchyard.worker.lease_protocol import (
     Claiming,
+    Ending,
     Entry,
     HeldBlock,
-    Lease,
     ListBlocks,
+    Listing,
     LostBlock,
+    MayEnd,
+    MustStay,
     NothingLeft,
     Operation,
-    Owner,
     ReadBlock,
-    Record,
     RefusedWrite,
     Result,
     Saving,
     StoredBlock,
     WriteBlock,
     WrittenBlock,
+)
+from batchyard.worker.leases import (
+    LEASE_S,
+    BlockState,
+    Lease,
+    Owner,
+    Record,
     encode,
 )
+from batchyard.worker.scale import Scale
 
+#: (first, last) of the children that go on after a scale, of two own ones and an added one
+SCALES = (((0, 2),), ((1, 2),), ((2, 2),), ((0, 0),))
 #: block -> its commands
 COMMANDS = ((0, 1), (2,))
 
@@ -56,6 +66,10 @@ class Budgets(NamedTuple):
     stops: int = 0
     #: renewals whose answers are all lost, so that the owner goes on without having renewed
     given_up: int = 0
+    #: changes of the scale; the last worker is one that is added by the first of them
+    scales: int = 0
+    #: whether other steps wait for the scaled step, as 0 or 1
+    has_dependents: int = 1
 
 
 class StoredObject(NamedTuple):
@@ -96,6 +110,18 @@ class State(NamedTuple):
     budgets: Budgets
     #: writes that S3 has not performed yet, and whose senders do not wait for them
     late_writes: frozenset[WriteBlock] = frozenset()
+    scale: Scale | None = None
+
+    @property
+    def own_workers(self) -> tuple[Worker, ...]:
+        """The step's own children, without the added one."""
+        return self.workers[:-1] if self.scale else self.workers
+
+    @property
+    def awaited_workers(self) -> tuple[Worker, ...]:
+        """The children whose end lets other steps, or the run, take this step as done."""
+        has_dependents = self.scale is not None and self.scale.has_dependents
+        return self.own_workers if has_dependents else self.workers
 
 
 def canonical(part: Part) -> Part:
@@ -103,8 +129,8 @@ def canonical(part: Part) -> Part:
 
 
 def key_of(state: State) -> tuple[object, ...]:
-    objects, workers, budgets, late_writes = state
-    return (*map(id, objects), *map(id, workers), budgets, late_writes)
+    objects, workers, budgets, late_writes, scale = state
+    return (*map(id, objects), *map(id, workers), budgets, late_writes, scale)
 
 
 @lru_cache(maxsize=100_000)
@@ -156,14 +182,15 @@ def check_successor(old: Lease, new: Lease) -> None:
 
 
 def first_state(budgets: Budgets, workers: int) -> State:
-    children = tuple(canonical(start(child, 1)) for child in range(workers))
-    return State((None,) * len(COMMANDS), children, budgets)
+    children = [canonical(start(child, 1)) for child in range(workers)]
+    if budgets.scales:
+        children[-1] = canonical(Worker(workers - 1, 0, None))
+    return State((None,) * len(COMMANDS), tuple(children), budgets)
 
 
 def start(child: int, attempt: int) -> Worker:
     worker = Worker(child, attempt, None)
-    candidates = (child,) if child < len(COMMANDS) else None
-    return worker._replace(operation=Claiming(worker.owner, len(COMMANDS), candidates=candidates))
+    return worker._replace(operation=Claiming(worker.owner, len(COMMANDS), preferred=child))
 
 
 def next_states(state: State, store: Store) -> Iterator[State]:
@@ -184,12 +211,12 @@ def worker_steps(
             # The write was sent before the crash, and can still arrive.
             yield crashed._replace(late_writes=state.late_writes | {request})
     if isinstance(request, ListBlocks):
-        listing = {
+        entries = {
             number: Entry(stored.lease.state, stored.etag, stored.age_s)
             for number, stored in enumerate(state.objects)
             if stored is not None and number >= request.first
         }
-        yield from proceed(state, worker, operation.receive(listing))
+        yield from proceed(state, worker, operation.receive(Listing(entries, state.scale)))
     elif isinstance(request, ReadBlock):
         stored = state.objects[request.number]
         assert stored is not None
@@ -222,10 +249,17 @@ def is_renewal(request: WriteBlock) -> bool:
 
 def proceed(state: State, worker: Worker, outcome: Operation | Result) -> Iterator[State]:
     """Yield the states after an answer: with a block, the worker can do several things next."""
-    if isinstance(outcome, Claiming | Saving):
+    if isinstance(outcome, Claiming | Saving | Ending):
         yield put(state, worker._replace(operation=outcome))
-    elif isinstance(outcome, NothingLeft):
+    elif isinstance(outcome, NothingLeft) and outcome.is_scaled:
+        ending = Ending(worker.owner, len(COMMANDS), len(state.own_workers))
+        yield put(state, worker._replace(operation=ending, held=None))
+    elif isinstance(outcome, NothingLeft | MayEnd):
         yield put(state, worker._replace(operation=None, held=None))
+    elif isinstance(outcome, MustStay):
+        for ignores_scale in {False, outcome.is_idle}:
+            claiming = Claiming(worker.owner, len(COMMANDS), ignores_scale=ignores_scale)
+            yield put(state, worker._replace(operation=claiming))
     elif isinstance(outcome, LostBlock) or outcome.lease.state.is_complete:
         claiming = Claiming(worker.owner, len(COMMANDS))
         yield put(state, worker._replace(operation=claiming, held=None))
@@ -266,6 +300,8 @@ def environment_steps(state: State, store: Store) -> Iterator[State]:
     for write in state.late_writes:
         arrived, _ = store.write(state, write)
         yield arrived._replace(late_writes=state.late_writes - {write})
+    if state.budgets.scales and not is_end(state):
+        yield from scale_steps(state)
     if not state.budgets.expiries:
         return
     for number, stored in enumerate(state.objects):
@@ -273,6 +309,26 @@ def environment_steps(state: State, store: Store) -> Iterator[State]:
             objects = list(state.objects)
             objects[number] = canonical(stored._replace(is_old=True))
             yield spend(state._replace(objects=tuple(objects)), "expiries")
+
+
+def scale_steps(state: State) -> Iterator[State]:
+    """Yield the states after `scale`, which lets at least one child go on that has not ended."""
+    added = state.workers[-1]
+    for children in SCALES:
+        scaled = state._replace(
+            scale=Scale(children, has_dependents=bool(state.budgets.has_dependents))
+        )
+        if state.scale is None:
+            scaled = put(scaled, start(added.child, 1))
+        staying = [
+            worker
+            for worker in scaled.workers
+            if scaled.scale.has_child(worker.child)
+            and not worker.has_exited
+            and (state.scale is None or state.scale.has_child(worker.child))
+        ]
+        if staying:
+            yield spend(scaled, "scales")
 
 
 def put(state: State, worker: Worker) -> State:
@@ -297,7 +353,8 @@ def check_state(state: State) -> None:
     ]
     if len(set(leases)) != len(leases):
         raise ViolationError(f"two workers hold a block in the same epoch: {leases}")
-    if is_end(state):
+    # With its own children the job ends in AWS Batch, and the steps that wait for it start.
+    if all(worker.has_exited for worker in state.awaited_workers):
         for commands, stored in zip(COMMANDS, state.objects, strict=True):
             if stored is None or stored.lease.state is not BlockState.COMPLETE:
                 raise ViolationError(f"all workers have exited, and {commands} are not done")
@@ -380,6 +437,25 @@ def test_two_workers_with_trouble(budgets: Budgets) -> None:
 )
 def test_three_workers_with_trouble(budgets: Budgets) -> None:
     assert explore(budgets, 3) > 1000
+
+
+@pytest.mark.parametrize("has_dependents", [0, 1])
+def test_workers_of_a_scaled_step(has_dependents: int) -> None:
+    assert explore(Budgets(scales=1, has_dependents=has_dependents), 3) > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("workers", "budgets"),
+    [
+        (2, Budgets(scales=1, stops=1)),
+        (2, Budgets(scales=2, crashes=1, expiries=1)),
+        (2, Budgets(scales=1, crashes=1, expiries=1, has_dependents=0)),
+    ],
+    ids=str,
+)
+def test_workers_of_a_scaled_step_with_trouble(workers: int, budgets: Budgets) -> None:
+    assert explore(budgets, workers) > 1000
 
 
 def test_the_explorer_notices_a_store_that_ignores_conditions() -> None:

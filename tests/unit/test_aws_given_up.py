@@ -121,9 +121,9 @@ class Account:
     def put_object(self, **request: Any) -> None:
         self.objects[request["Key"]] = request["Body"]
 
-    def get_object(self, **request: str) -> dict[str, io.BytesIO]:
+    def get_object(self, **request: str) -> dict[str, Any]:
         self.reads[request["Key"].rpartition("/")[2]] += 1
-        return {"Body": io.BytesIO(self.objects[request["Key"]])}
+        return {"Body": io.BytesIO(self.objects[request["Key"]]), "ETag": "etag"}
 
 
 class ProcessDiedError(Exception):

@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         *("embedded", "batch", "aws", "images", "environments"),
         # what the engine and the worker agree on
         *("worker.errors", "worker.globs", "worker.headings", "worker.leases", "worker.rules"),
+        "worker.scale",
         *PURE,
     ),
     "runs": ("engines", *PURE),

@@ -14,18 +14,20 @@ from worker_scene import BUCKET, Scene
 
 from batchyard.worker.block_store import BlockStore
 from batchyard.worker.errors import EXIT_ORDERS, EXIT_RETRY, WorkerError
-from batchyard.worker.leases import (
-    BlockState,
+from batchyard.worker.lease_protocol import (
     Claiming,
     HeldBlock,
-    Lease,
     LostBlock,
     NothingLeft,
-    Owner,
     RefusedWrite,
     Saving,
     WriteBlock,
     WrittenBlock,
+)
+from batchyard.worker.leases import (
+    BlockState,
+    Lease,
+    Owner,
 )
 from batchyard.worker.orders import Place
 from batchyard.worker.s3 import Bucket

@@ -17,6 +17,8 @@ _MAX_THREADS = 16
 _READ_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: Downloads that the transfer manager has at the same time; more would only wait in its queue.
 _MAX_WAITING = 256
+#: Statuses of a write whose condition is not met, or that another write of the object overtook.
+_REFUSED = (409, 412)
 
 
 class Place(NamedTuple):
@@ -59,8 +61,30 @@ class S3:
                 Bucket=place.bucket, Key=place.key, Body=data, ContentType=content_type
             )
 
+    def put_if(self, address: str, data: bytes, etag: str | None) -> bool:
+        """Write an object if it has this ETag, or if there is none where ``etag`` is None.
+
+        Returns False if S3 refused. That can also mean that the first try of the call was
+        performed, and its answer was lost.
+        """
+        place = Place.of(address)
+        condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
+        with naming_errors(f"write {address}"):
+            try:
+                self.client.put_object(Bucket=place.bucket, Key=place.key, Body=data, **condition)
+            except self.client.exceptions.ClientError as exc:
+                if exc.response["ResponseMetadata"]["HTTPStatusCode"] not in _REFUSED:
+                    raise
+                return False
+        return True
+
     def get(self, address: str) -> bytes | None:
         """Return the content of an object; None if it does not exist."""
+        version = self.get_version(address)
+        return None if version is None else version[0]
+
+    def get_version(self, address: str) -> tuple[bytes, str] | None:
+        """Return the content and the ETag of an object; None if it does not exist."""
         place = Place.of(address)
         with naming_errors(f"read {address}"):
             for delay_s in _READ_DELAYS_S:
@@ -69,9 +93,10 @@ class S3:
                 self._sleep(delay_s)
             return self._read(place)
 
-    def _read(self, place: Place) -> bytes | None:
+    def _read(self, place: Place) -> tuple[bytes, str] | None:
         try:
-            return bytes(self.client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read())
+            answer = self.client.get_object(Bucket=place.bucket, Key=place.key)
+            return bytes(answer["Body"].read()), str(answer["ETag"])
         except self.client.exceptions.NoSuchKey:
             return None
 

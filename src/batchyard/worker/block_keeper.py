@@ -18,16 +18,18 @@ from typing import TypeVar
 
 from batchyard.worker.block_store import BlockStore
 from batchyard.worker.errors import WorkerError
-from batchyard.worker.leases import (
-    BlockState,
+from batchyard.worker.lease_protocol import (
     Claiming,
+    Ending,
     HeldBlock,
-    Lease,
     ListBlocks,
-    Owner,
-    Record,
+    Listing,
+    MayEnd,
+    MustStay,
+    NothingLeft,
     Saving,
 )
+from batchyard.worker.leases import BlockState, Lease, Owner, Record
 
 T = TypeVar("T")
 
@@ -89,21 +91,26 @@ class BlockKeeper:
         owner: Owner,
         total: int,
         *,
-        first: int,
+        own_children: int,
+        preferred: int,
         lease_s: float,
         on_lost: Callable[[int], None],
         log: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``total``: number of blocks. ``first``: the block to try first, different for each child.
+        """``total``: number of blocks. ``own_children``: children of the step without added ones.
 
+        ``preferred``: the block to try first, different for each child.
         ``on_lost`` is called in the keeper's thread when another worker has taken a block, with the
         command of the block that runs.
         """
         self._store, self._owner, self._total = store, owner, total
+        self._own_children = own_children
         self._lease_s, self._renew_s = lease_s, lease_s / 3
         self._on_lost, self._log, self._clock = on_lost, log, clock
-        self._candidates: tuple[int, ...] | None = (first,) if first < total else None
+        self._preferred: int | None = preferred
+        #: as the last claim that found nothing has seen it
+        self._is_scaled = False
         self._first_unclaimed = 0
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         #: only the keeper's thread uses it
@@ -130,14 +137,21 @@ class BlockKeeper:
         self._tasks.put(None)
         self._thread.join()
 
-    def claim_ahead(self) -> None:
+    @property
+    def lease_s(self) -> float:
+        return self._lease_s
+
+    def claim_ahead(self, *, ignores_scale: bool = False) -> None:
         """Begin to claim the block that ``next_block`` will return."""
         if self._claim is None:
-            self._claim = self._submit(self._claim_block)
+            self._claim = self._submit(lambda: self._claim_block(ignores_scale))
 
-    def next_block(self) -> LeasedBlock | None:
-        """Claim a block and return it; None if every block is complete or leased by others."""
-        self.claim_ahead()
+    def next_block(self, *, ignores_scale: bool = False) -> LeasedBlock | None:
+        """Claim a block and return it; None if there is none, or the child is dismissed.
+
+        ``ignores_scale``: also where the child is dismissed.
+        """
+        self.claim_ahead(ignores_scale=ignores_scale)
         assert self._claim is not None
         block = self._claim.result()
         self._claim = None
@@ -155,6 +169,16 @@ class BlockKeeper:
     def finish(self) -> None:
         """Wait until all complete blocks are written."""
         self._raise_errors(is_waiting=True)
+
+    def ask_to_end(self) -> MayEnd | MustStay:
+        """Return whether the child may end, after ``next_block`` has returned None."""
+        if not self._is_scaled:
+            return MayEnd()
+        return self._submit(self._ask_to_end).result()
+
+    def find_failure_of(self, number: int) -> Record:
+        """Return a failed command of a block that has one."""
+        return self._submit(lambda: self._find_failure_of(number)).result()
 
     def find_earlier_failure(self) -> Record | None:
         """Return a failed command of a block that an earlier attempt of this child completed."""
@@ -208,20 +232,23 @@ class BlockKeeper:
                 # The next renewal, or the write that the block is complete, may succeed.
                 self._log(f"{error}; the lease of block {block.number} is not renewed")
 
-    def _claim_block(self) -> LeasedBlock | None:
+    def _claim_block(self, ignores_scale: bool) -> LeasedBlock | None:
         claiming = Claiming(
             self._owner,
             self._total,
             self._lease_s,
             first=self._first_unclaimed,
-            candidates=self._candidates,
+            preferred=self._preferred,
+            ignores_scale=ignores_scale,
         )
-        self._candidates = None
+        self._preferred = None
         last, result = self._store.run(claiming)
         assert isinstance(last, Claiming)
         self._first_unclaimed = last.first
-        if not isinstance(result, HeldBlock):
+        if isinstance(result, NothingLeft):
+            self._is_scaled = result.is_scaled
             return None
+        assert isinstance(result, HeldBlock)
         block = LeasedBlock(result, self._clock())
         self._held.append(block)
         return block
@@ -255,10 +282,20 @@ class BlockKeeper:
         if block.running is not None:
             self._on_lost(block.running)
 
+    def _ask_to_end(self) -> MayEnd | MustStay:
+        ending = Ending(self._owner, self._total, self._own_children, self._lease_s)
+        _, result = self._store.run(ending)
+        assert isinstance(result, MayEnd | MustStay)
+        return result
+
+    def _find_failure_of(self, number: int) -> Record:
+        records = self._store.read(number).lease.records
+        return next(record for record in records if record.exit_code)
+
     def _find_earlier_failure(self) -> Record | None:
         listing = self._store.perform(ListBlocks(0))
-        assert isinstance(listing, dict)
-        for number, entry in listing.items():
+        assert isinstance(listing, Listing)
+        for number, entry in listing.entries.items():
             if entry.state is not BlockState.FAILED:
                 continue
             lease = self._store.read(number).lease

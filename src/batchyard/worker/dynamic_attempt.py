@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from batchyard.worker import headings, leases, rules
 from batchyard.worker.block_keeper import BlockKeeper, LeasedBlock
+from batchyard.worker.lease_protocol import MayEnd
 from batchyard.worker.leases import Record
 from batchyard.worker.orders import Orders
 from batchyard.worker.processes import CommandRunner
@@ -22,6 +23,8 @@ from batchyard.worker.workspace import Workspace
 #: A block is claimed ahead if commands take less than this on average: then a claim, which takes
 #: 0.1 to 0.3 s on S3, is more than a few percent of a command.
 SHORT_COMMAND_S = 10.0
+#: Time between two looks of a child that stays until the last block of a scaled step.
+STAY_S = 5.0
 #: Blocks of fewer commands are near the end of the step, where nobody should hold a block that it
 #: does not work on.
 MIN_BLOCK_AHEAD = 4
@@ -44,6 +47,8 @@ class DynamicAttempt:
     log: Callable[[str], None]
     #: writes a line to the stream that has the output of the commands
     write_heading: Callable[[str], None]
+    #: a failed command of another child of a scaled step
+    _other_failure: Record | None = None
     _run_count: int = 0
     _run_s: float = 0.0
 
@@ -56,7 +61,7 @@ class DynamicAttempt:
 
     def _run_blocks(self) -> Verdict:
         has_inputs = False
-        while (block := self.keeper.next_block()) is not None:
+        while (block := self._next_block()) is not None:
             if not has_inputs:
                 # Other children of the step may have written outputs that are inputs, too.
                 self.workspace.download_inputs(self.stop_requests.is_stopping, is_continued=True)
@@ -64,9 +69,32 @@ class DynamicAttempt:
             if not self._run_block(block):
                 return self._reclaim_verdict()
             self.keeper.complete(block)
-        self.keeper.finish()
-        failure = self.keeper.failure or self.keeper.find_earlier_failure()
+        failure = self.keeper.failure or self._other_failure or self.keeper.find_earlier_failure()
         return rules.decide_after_final_failure(_failure_of(failure)) if failure else Verdict(0)
+
+    def _next_block(self) -> LeasedBlock | None:
+        """Claim a block; return None if the child may end, as soon as it may.
+
+        A child that stays although it is dismissed claims again if nobody works on the step: the
+        children that should do so have failed, or have not started yet.
+        """
+        idle_since_s: float | None = None
+        while True:
+            now_s = self.stop_requests.clock()
+            is_needed = idle_since_s is not None and now_s - idle_since_s >= self.keeper.lease_s
+            block = self.keeper.next_block(ignores_scale=is_needed)
+            if block is not None:
+                return block
+            self.keeper.finish()
+            outcome = self.keeper.ask_to_end()
+            if isinstance(outcome, MayEnd):
+                if outcome.failed_block is not None:
+                    self._other_failure = self.keeper.find_failure_of(outcome.failed_block)
+                return None
+            idle_since_s = (idle_since_s or now_s) if outcome.is_idle else None
+            self.stop_requests.wait(min(STAY_S, self.keeper.lease_s / 4))
+            if self.stop_requests.is_stopping():
+                raise OutOfTimeError
 
     def _run_block(self, block: LeasedBlock) -> bool:
         """Run the commands of the block that are left; return False if a stop was requested."""

@@ -121,7 +121,12 @@ class Orders:
         return replace(self, **patterns)
 
     def number_of(self, position: int) -> int:
-        """Return the index in the step of the child at this position of the job's array."""
+        """Return the index in the step of the child at this position of the job's array.
+
+        Children that were added to a dynamic step follow all its own ones.
+        """
+        if self.blocks is not None and position >= self.children:
+            return self.size + position - self.children
         number: int | None = position
         if self.indices is not None:
             number = _nth(self.indices, position)

@@ -73,6 +73,11 @@ class StopRequests:
         deadline_s = min(request.deadline_s for request in self._requests)
         return max(0.0, deadline_s + _LATE_HOST_S - self.clock())
 
+    def wait(self, seconds: float) -> None:
+        """Wait that long, or until the attempt is to end early."""
+        with suppress(queue.Empty):
+            self.events.get(timeout=seconds)
+
     def wait_until_host_ends(self, max_wait_s: float = float("inf")) -> None:
         """Wait until the host should be gone, or ``max_wait_s``, or a signal."""
         end_s = self.clock() + max_wait_s

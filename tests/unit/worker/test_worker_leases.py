@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchyard.worker.lease_protocol import (
+    Claiming,
+    Listing,
+)
 from batchyard.worker.leases import (
     BlockState,
-    Claiming,
     Lease,
     Owner,
     Record,
@@ -87,7 +90,7 @@ def test_children_that_are_free_at_the_same_time_try_different_blocks(
     tries = set()
     for child in range(200):
         claiming = Claiming(Owner("job", child, 1, f"token-{child}"), total)
-        listed = claiming.receive({})
+        listed = claiming.receive(Listing({}))
         assert isinstance(listed, Claiming)
         assert (listed.first, sorted(listed.candidates or ())) == (0, list(range(min(total, 32))))
         assert listed.candidates

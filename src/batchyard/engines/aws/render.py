@@ -17,6 +17,7 @@ from batchyard.engines.aws.target import Target
 from batchyard.engines.base import ServiceRequest
 from batchyard.errors import InputError
 from batchyard.plan import Plan, PlannedJob
+from batchyard.worker.scale import AddedJob
 
 
 class PartNeed(NamedTuple):
@@ -44,6 +45,8 @@ class Part:
     needs: tuple[PartNeed, ...] = ()
     #: Whether the job only waits: AWS Batch accepts 20 dependencies of one job.
     is_barrier: bool = False
+    #: Whether `scale` has added its children to the step.
+    is_added: bool = False
 
     def complete_request(self, definition: str, job_ids: Mapping[str, str]) -> dict[str, Any]:
         """Return the whole SubmitJob request.
@@ -88,6 +91,20 @@ def render(plan: Plan, target: Target) -> Rendered:
         by_step[job.step] = [part for part in step_parts.parts if not part.is_barrier]
     notes = (*refusals.make_notes(plan, target), *_make_barrier_notes(parts))
     return Rendered(requests, tuple(parts), counters, notes)
+
+
+def render_added(
+    rendered: Rendered, job: PlannedJob, target: Target, added: Sequence[AddedJob]
+) -> Iterator[Part]:
+    """Return the parts of the children that `scale` has added to a dynamic step."""
+    own_parts = (part for part in rendered.parts if part.step == job.step and not part.is_barrier)
+    own_part = next(own_parts)
+    for number, (offset, size, has_needs) in enumerate(added):
+        name = f"{target.run_id}-{job.step}-added{number}"
+        request = submit_requests.make_request(name, job, offset, size, target)
+        needs = own_part.needs if has_needs else ()
+        definition = own_part.definition
+        yield Part(name, job.step, size, offset, definition, request, needs, is_added=True)
 
 
 def list_requests(

@@ -34,6 +34,8 @@ from batchyard.engines.aws.results import RunResults
 from batchyard.engines.aws.run_commands import RunCommands
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.run_status import RunStatusReader
+from batchyard.engines.aws.scaling import Scaling
+from batchyard.engines.aws.step_scales import StepScales
 from batchyard.engines.aws.submission import RunStoppedError, Submission
 from batchyard.engines.aws.success_records import SuccessRecords
 from batchyard.engines.aws.target import Target
@@ -98,7 +100,8 @@ class AwsRun:
         self._records = SuccessRecords(plan, self.s3, self._files, target.address)
         self._commands = RunCommands(plan, self.s3, self._records, target.address)
         self._results = RunResults(record, self.s3)
-        self._job_ids = JobIds(plan, target, record.folder.journal, self._files, clock)
+        scales = StepScales(plan, target.address, self.s3, self._files)
+        self._job_ids = JobIds(plan, target, record.folder.journal, self._files, scales, clock)
         self._status = RunStatusReader(
             plan, self.batch, self._job_ids, self._files, self._records, clock
         )
@@ -123,6 +126,9 @@ class AwsRun:
             self._files,
             clock,
             sleep,
+        )
+        self._scaling = Scaling(
+            plan, self.batch, self._job_ids, scales, self._submission, self._records
         )
         self._reader: LogReader | None = None
 
@@ -217,10 +223,16 @@ class AwsRun:
         return _STOP_WAIT_S if self._submission.stop(steps, reason) else 0.0
 
     def scale(self, step: str, children: int) -> int:
-        raise InputError(
-            f"run {self._record.run_id} is on AWS, where the children of a step are fixed",
-            hint="`scale` is for runs on this machine",
-        )
+        if not self.is_submitted:
+            raise InputError(
+                f"not all of run {self._record.run_id} is submitted",
+                hint=f"`batchyard resume {self._record.run_id}` submits the rest",
+            )
+        lock = RunLock(self._record.folder.lock)  # two processes would add the children twice
+        try:
+            return self._scaling.scale(step, children)
+        finally:
+            lock.release()
 
     def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
         return self._results.fetch(folder)
@@ -319,6 +331,8 @@ class AwsRun:
         # Those who watch the run say that AWS does not answer, and ask again.
         with self._session.giving_up_early():
             was_over = self.is_over_by_record
+            if not was_over:
+                self._job_ids.refresh()
             self._repeated_jobs.terminate(is_run_over=was_over)
             overview = self._status.overview()
             if overview.state is not RunState.RUNNING and not was_over:

@@ -149,8 +149,12 @@ class RunStatusReader:
         return self._batch.describe(job_ids + first_child_ids)
 
     def unfinished(self) -> Unfinished:
-        ran, presumed = self._succeeded_children()
-        jobs = [job for job in self._plan.jobs if len(ran[job.step]) < job.size]
+        described = self.describe_jobs()
+        ran, presumed = self._succeeded_children(described)
+        sizes = dict.fromkeys(ran, 0)
+        for job_detail in described:
+            sizes[job_detail.step] += job_detail.size
+        jobs = [job for job in self._plan.jobs if len(ran[job.step]) < sizes[job.step]]
         by_records = self._records.find_succeeded([job.step for job in jobs], ran)
         children: dict[str, list[int]] = {job.step: [] for job in self._plan.jobs}
         for job in jobs:
@@ -203,8 +207,11 @@ class RunStatusReader:
         for part in gone:
             job_id = self._job_ids.id_of(part)
             has_records = needs_worker(self._plan.job(part.step))
+            # Children of a dynamic step have succeeded if its commands have, also added ones.
             good = {
-                child for child in range(part.size) if part.offset + child in succeeded[part.step]
+                child
+                for child in range(part.size)
+                if (0 if part.is_added else part.offset + child) in succeeded[part.step]
             }
             self.forgotten[job_id] = good
             if len(good) < part.size and not has_records:
@@ -232,17 +239,22 @@ class RunStatusReader:
         self._files.write(FINAL_STATES, from_aws.end_states_to_json(stored))
         return list(stored.jobs)
 
-    def _succeeded_children(self) -> tuple[dict[str, set[int]], dict[str, set[int]]]:
+    def _succeeded_children(
+        self, jobs: Sequence[JobDetail]
+    ) -> tuple[dict[str, set[int]], dict[str, set[int]]]:
         """Return two mappings: step -> children that succeeded, by their positions in the job.
 
         The first has children that AWS or the stored end states show: they have run. The second
         has children of forgotten jobs, of which some may have had no command to run.
         """
-        jobs = self.describe_jobs()
         stored = self.end_states(in_s3=True)
         ran: dict[str, set[int]] = {job.step: set() for job in self._plan.jobs}
         presumed: dict[str, set[int]] = {job.step: set() for job in self._plan.jobs}
-        for part, job in zip(self._job_ids.parts, jobs, strict=True):
+        by_id = {job.id: job for job in jobs}
+        for part, job_id in self._job_ids.parts_with_ids():
+            job = by_id.get(job_id)
+            if job is None:
+                continue  # added when the end of the run was being stored: it had no work
             if job.id in self.forgotten:
                 children = self.forgotten[job.id]
                 presumed[part.step].update(part.offset + child for child in children)

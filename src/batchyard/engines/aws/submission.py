@@ -6,7 +6,7 @@ for the job by its name, as long as AWS may need to show it, instead of submitti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from batchyard import s3_layout
@@ -48,14 +48,31 @@ class Submission:
 
     def submit_all(self) -> None:
         """Submit the parts that are not submitted yet. Raises RunStoppedError."""
-        revisions = self._register_definitions()
         for name, quantity in self._job_ids.rendered.counters.items():
             self._batch.make_consumable(name, quantity, {"batchyard:run": self._run_id})
-        for part in self._job_ids.rendered.parts:
-            self._obey_stop_request()
+        self._submit_parts(self._job_ids.rendered.parts)
+
+    def submit_added(self, parts: Sequence[Part], earlier: Collection[str]) -> None:
+        """Submit the parts that `scale` has added to a step. Raises RunStoppedError.
+
+        ``earlier``: names of those that an earlier `scale` has added. Where their jobs are not
+        known here, another process may have submitted them, so that they are looked for.
+        """
+        journal = self._job_ids.journal
+        missing = [part for part in parts if part.name not in journal.ids]
+        for part in missing:
+            if part.name in earlier and part.name not in journal.intended_at:
+                journal.intend(part.name, self._clock())
+        if missing:
+            self._submit_parts(missing)
+
+    def _submit_parts(self, parts: Sequence[Part]) -> None:
+        revisions = self._register_definitions()
+        for part in parts:
+            self._obey_stop_request(parts)
             self._submit(part, revisions[part.definition])
         # Whoever stops the run may not have seen the job that was on its way just then.
-        self._obey_stop_request()
+        self._obey_stop_request(parts)
         self._job_ids.share()
 
     def require_not_stopped(self) -> None:
@@ -63,10 +80,13 @@ class Submission:
         if self._job_ids.is_complete:
             return
         if self._files.read(s3_layout.STOP_REQUEST) is not None:
-            raise RunStoppedError(
-                f"run {self._run_id} was stopped before all of it was submitted",
-                hint=f"`batchyard retry {self._run_id}` runs what is left",
-            )
+            raise self._stopped_error()
+
+    def _stopped_error(self) -> RunStoppedError:
+        return RunStoppedError(
+            f"run {self._run_id} was stopped before all of it was submitted",
+            hint=f"`batchyard retry {self._run_id}` runs what is left",
+        )
 
     def stop(self, steps: set[str], reason: str) -> bool:
         """Terminate the jobs of the steps. Returns whether that is the whole run.
@@ -122,16 +142,21 @@ class Submission:
         )
         self._job_ids.record(part, job_id)
 
-    def _obey_stop_request(self) -> None:
-        """Terminate what is submitted, where a user has stopped the run, on any machine."""
+    def _obey_stop_request(self, parts: Iterable[Part]) -> None:
+        """Terminate what is submitted, where a user has stopped the run, on any machine.
+
+        Raises RunStoppedError if not all of the ``parts`` are submitted.
+        """
         request = self._files.read(s3_layout.STOP_REQUEST)
         if request is None:
             return
         self._files.write(s3_layout.STOP_REQUEST, request)
-        if not self._job_ids.is_complete:
+        is_complete = all(part.name in self._job_ids.journal.ids for part in parts)
+        if not is_complete:
             self._job_ids.share()
         _require_none(self._terminate(self._job_ids.rendered.parts, request["reason"]))
-        self.require_not_stopped()
+        if not is_complete:
+            raise self._stopped_error()
 
     def _await_jobs(self, part: Part) -> list[str]:
         """Return the ids of the jobs that a process which died has submitted of the part.
