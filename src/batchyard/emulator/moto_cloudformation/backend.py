@@ -6,7 +6,9 @@ deleted; ExecuteChangeSet takes a change set of that name from any stack.
 
 from __future__ import annotations
 
-from threading import RLock
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from moto.cloudformation import models, parsing, urls
@@ -38,7 +40,9 @@ _NO_CHANGES = (
     "Submit different information to create a change set."
 )
 #: held during a change, so that stacks change one after the other
-_lock = RLock()
+_lock = threading.RLock()
+#: how often a stack in progress looks at the resources that are not settled
+_SETTLE_POLL_S = 0.2
 
 
 class ChangeSetStatusError(CloudFormationError):
@@ -68,6 +72,8 @@ class Backend(models.CloudFormationBackend):
         enable_termination_protection: bool | None = False,
         timeout_in_mins: int | None = None,
         stack_policy_body: str | None = None,
+        *,
+        waits: bool = True,
     ) -> models.Stack:
         with _lock:
             if any(stack.name == name for stack in self.stacks.values()):
@@ -83,7 +89,7 @@ class Backend(models.CloudFormationBackend):
             )
             self._check(stack, template, parameters)
             self.stacks[stack.stack_id] = stack
-            self.change_stack(stack, template, parameters, "CREATE")
+            self.change_stack(stack, template, parameters, "CREATE", waits=waits)
             return stack
 
     def _new_stack(self, name: str, **members: Any) -> Stack:
@@ -106,10 +112,13 @@ class Backend(models.CloudFormationBackend):
         stack.load_resources(template, parameters)
         return template
 
-    def change_stack(self, stack: Stack, text: str, parameters: dict[str, Any], verb: str) -> None:
+    def change_stack(
+        self, stack: Stack, text: str, parameters: dict[str, Any], verb: str, *, waits: bool = False
+    ) -> None:
         """Create or update the stack's resources; the stack's status and events show the result.
 
-        ``verb`` is CREATE or UPDATE.
+        ``verb`` is CREATE or UPDATE. With ``waits``, a stack whose resources are not settled is in
+        progress, and ends in the background.
         """
         template = self._check(stack, text, parameters)
         # A stack whose creation fails has a description too.
@@ -123,19 +132,52 @@ class Backend(models.CloudFormationBackend):
             list(outputs.values())
             self._check_exports(stack, outputs.exports)
 
-        rollback = "ROLLBACK" if verb == "CREATE" else "UPDATE_ROLLBACK"
+        def commit() -> None:
+            change.finish()
+            for export in stack.exports:
+                self.exports.pop(export.name, None)
+            stack.save_change(text, template, new_resources, outputs)
+            self.exports.update({export.name: export for export in stack.exports})
+            stack.end_operation(f"{verb}_COMPLETE")
+
+        change = StackChange(stack.resource_map, new_resources, stack.add_event)
         try:
-            StackChange(stack.resource_map, new_resources, stack.add_event).perform(compute_outputs)
+            change.perform(compute_outputs)
         except StackChangeError as exc:
-            stack.begin_operation(f"{rollback}_IN_PROGRESS", exc.message)
-            result = "COMPLETE" if exc.is_undone else "FAILED"
-            stack.end_operation(f"{rollback}_{result}", exc.message)
+            stack.roll_back(verb, exc.message, is_undone=exc.is_undone)
             return
-        for export in stack.exports:
-            self.exports.pop(export.name, None)
-        stack.save_change(text, template, new_resources, outputs)
-        self.exports.update({export.name: export for export in stack.exports})
-        stack.end_operation(f"{verb}_COMPLETE")
+        if waits and not change.is_settled:
+            stack.unsettled_resources = new_resources
+            arguments = (stack, verb, change, commit)
+            threading.Thread(target=self._settle, args=arguments, daemon=True).start()
+            return
+        commit()
+
+    def _settle(
+        self, stack: Stack, verb: str, change: StackChange, commit: Callable[[], None]
+    ) -> None:
+        """End a change when its resources are settled, or undo it when one of them failed."""
+        while not change.is_settled:
+            time.sleep(_SETTLE_POLL_S)
+            with _lock:
+                if stack.unsettled_resources is None:  # somebody deletes the stack
+                    return
+                try:
+                    change.settle()
+                    if change.is_settled:
+                        commit()
+                except StackChangeError as exc:
+                    stack.roll_back(verb, exc.message, is_undone=exc.is_undone)
+                if not stack.status.endswith("_IN_PROGRESS"):
+                    stack.unsettled_resources = None
+                    self._end_executions(stack, is_success=stack.status == f"{verb}_COMPLETE")
+                    return
+
+    def _end_executions(self, stack: Stack, *, is_success: bool) -> None:
+        for change_set in self.change_sets.values():
+            is_executing = change_set.execution_status == "EXECUTE_IN_PROGRESS"
+            if is_executing and change_set.stack_id == stack.stack_id:
+                change_set.execution_status = "EXECUTE_COMPLETE" if is_success else "EXECUTE_FAILED"
 
     def _check_exports(self, stack: Stack, exports: list[parsing.Export]) -> None:
         for export in exports:
@@ -178,14 +220,15 @@ class Backend(models.CloudFormationBackend):
             values = self._resolve_update_parameters(instance=stack, incoming_params=parameters)
             if self._is_unchanged(stack, template, values) and not tags:
                 raise ValidationError(message="No updates are to be performed.")
-            self.change_stack(stack, template, values, "UPDATE")
+            self.change_stack(stack, template, values, "UPDATE", waits=True)
             stack.tags = stack.tags if tags is None else tags
             return stack
 
     def _require_updatable(self, stack: Stack) -> None:
         if stack.status == "REVIEW_IN_PROGRESS":
             raise ValidationError(message=f"Stack [{stack.name}] does not exist")
-        if stack.status.startswith(("ROLLBACK", "DELETE")):
+        is_busy = stack.status.endswith("_IN_PROGRESS")
+        if is_busy or stack.status.startswith(("ROLLBACK", "DELETE")):
             raise ValidationError(
                 message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
@@ -219,6 +262,13 @@ class Backend(models.CloudFormationBackend):
                     self._delete_stack(stack)
 
     def _delete_stack(self, stack: Stack) -> None:
+        if stack.status == "UPDATE_IN_PROGRESS":
+            raise ValidationError(
+                message=f"Stack [{stack.name}] cannot be deleted while in status {stack.status}"
+            )
+        if stack.unsettled_resources is not None:
+            # What the creation has made so far is deleted.
+            stack.resource_map, stack.unsettled_resources = stack.unsettled_resources, None
         stack.begin_operation("DELETE_IN_PROGRESS")
         for export in stack.exports:
             importers = " and ".join(self.importers_of(export.name))
@@ -342,6 +392,7 @@ class Backend(models.CloudFormationBackend):
                     other.execution_status = "OBSOLETE"
             # moto 5.2.5: keeps the tags of the first change.
             stack.tags = change_set.tags or stack.tags
-            self.change_stack(stack, change_set.template, change_set.parameters, verb)
-            has_succeeded = stack.status == f"{verb}_COMPLETE"
-            change_set.execution_status = "EXECUTE_COMPLETE" if has_succeeded else "EXECUTE_FAILED"
+            change_set.execution_status = "EXECUTE_IN_PROGRESS"
+            self.change_stack(stack, change_set.template, change_set.parameters, verb, waits=True)
+            if stack.unsettled_resources is None:
+                self._end_executions(stack, is_success=stack.status == f"{verb}_COMPLETE")

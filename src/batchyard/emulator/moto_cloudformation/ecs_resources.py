@@ -6,6 +6,7 @@ and its spot fleets know no launch templates.
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, ClassVar, Self
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
@@ -19,6 +20,11 @@ from batchyard.emulator.moto_cloudformation.resource_model import (
     Document,
     ResourceError,
     ResourceModel,
+)
+
+_BREAKER = (
+    "Resource handler returned message: \"Error occurred during operation 'ECS Deployment Circuit "
+    "Breaker was triggered'.\" (RequestToken: {token}, HandlerErrorCode: GeneralServiceException)"
 )
 
 
@@ -71,6 +77,9 @@ class Service(EcsResource):
     NAME_PROPERTY = "ServiceName"
     ATTRIBUTES = ("Name", "ServiceArn")
 
+    #: Id of the deployment that the last creation or update began or left.
+    deployment_id = ""
+
     def get_cfn_attribute(self, attribute_name: str) -> Any:
         if attribute_name not in self.ATTRIBUTES:
             raise UnformattedGetAttTemplateException()
@@ -83,22 +92,41 @@ class Service(EcsResource):
     ) -> Self:
         request = {**cls.request("CreateService", properties), "serviceName": name}
         answer = cls.ask(location.region_name, "CreateService", {"desiredCount": 1, **request})
-        return cls(answer["service"]["serviceArn"])
+        service = cls(answer["service"]["serviceArn"])
+        service.deployment_id = answer["service"]["deployments"][0]["id"]
+        return service
 
     def update(self, name: str, properties: Document, location: AccountRegion) -> Self:
         request = self.request("UpdateService", properties) | self._key()
-        self.ask(location.region_name, "UpdateService", request)
+        answer = self.ask(location.region_name, "UpdateService", request)
+        self.deployment_id = answer["service"]["deployments"][0]["id"]
         return self
 
+    def is_settled(self) -> bool:
+        """Return whether all tasks of the last deployment run, and no others.
+
+        Raises ResourceError if the circuit breaker has given the deployment up.
+        """
+        service = self._find(names.region_of(self.physical_id))
+        if service is None:
+            raise ResourceError('Resource handler returned message: "Service was not ACTIVE."')
+        deployments = {entry["id"]: entry for entry in service["deployments"]}
+        state = deployments.get(self.deployment_id, {}).get("rolloutState", "FAILED")
+        if state == "FAILED":
+            raise ResourceError(_BREAKER.format(token=uuid.uuid4()))
+        is_full = service["runningCount"] == service["desiredCount"]
+        return state == "COMPLETED" and is_full and len(deployments) == 1
+
     def delete(self, location: AccountRegion) -> None:
-        request = self._key()
-        answer = self.ask(
-            location.region_name,
-            "DescribeServices",
-            {"cluster": request["cluster"], "services": [request["service"]]},
-        )
-        if any(service["status"] == "ACTIVE" for service in answer["services"]):
-            self.ask(location.region_name, "DeleteService", {**request, "force": True})
+        if self._find(location.region_name) is not None:
+            self.ask(location.region_name, "DeleteService", {**self._key(), "force": True})
+
+    def _find(self, region: str) -> Document | None:
+        """Return the description of the service; None if it is not active."""
+        key = self._key()
+        request = {"cluster": key["cluster"], "services": [key["service"]]}
+        services = self.ask(region, "DescribeServices", request)["services"]
+        return next((service for service in services if service["status"] == "ACTIVE"), None)
 
     def _key(self) -> Document:
         """Return the cluster and name in the ARN."""

@@ -79,6 +79,13 @@ class ResourceModel(CloudFormationModel):
     def delete(self, location: AccountRegion) -> None:
         raise NotImplementedError
 
+    def is_settled(self) -> bool:
+        """Return whether the last creation or update is over. Raises ResourceError if it failed.
+
+        The stack is in progress until all its resources are settled.
+        """
+        return True
+
     # -- what moto calls ---------------------------------------------------------------------------
 
     @property

@@ -17,7 +17,7 @@ from moto.utilities.utils import get_partition
 
 from batchyard.emulator.moto_cloudformation import templates
 from batchyard.emulator.moto_cloudformation.resource_model import ResourceError
-from batchyard.emulator.moto_cloudformation.stack_changes import StackResources
+from batchyard.emulator.moto_cloudformation.stack_resources import StackResources
 
 Document = dict[str, Any]
 
@@ -27,6 +27,8 @@ class Stack(models.Stack):
 
     stack_status_reason: str | None = None
     resource_map: StackResources
+    #: resources of a change that waits for one of them; None if no change waits
+    unsettled_resources: StackResources | None = None
 
     def __init__(self, **members: Any) -> None:
         self.saved_outputs: list[Document] = []
@@ -101,6 +103,12 @@ class Stack(models.Stack):
         self.status, self.stack_status_reason = status, reason
         self._add_stack_event(status, reason)
 
+    def roll_back(self, verb: str, reason: str, *, is_undone: bool) -> None:
+        """Take the status and events of a change that failed; ``verb`` is CREATE or UPDATE."""
+        rollback = "ROLLBACK" if verb == "CREATE" else "UPDATE_ROLLBACK"
+        self.begin_operation(f"{rollback}_IN_PROGRESS", reason)
+        self.end_operation(f"{rollback}_{'COMPLETE' if is_undone else 'FAILED'}", reason)
+
     def add_event(
         self, logical_id: str, physical_id: str, resource_type: str, status: str, reason: str
     ) -> None:
@@ -172,8 +180,12 @@ class Stack(models.Stack):
         partition = get_partition(region_name)
         text = read_template_from_s3(properties["TemplateURL"], account_id, partition)
         backend = models.cloudformation_backends[account_id][region_name]
-        stack = backend.create_stack(
-            name=resource_name, template=text, parameters=_parameter_texts(properties)
+        # A nested stack does not wait for its services.
+        stack = backend.create_stack(  # type: ignore[call-arg]
+            name=resource_name,
+            template=text,
+            parameters=_parameter_texts(properties),
+            waits=False,
         )
         assert isinstance(stack, Stack)
         if stack.status != "CREATE_COMPLETE":
