@@ -28,6 +28,7 @@ environments:
     bucket: lab-runs
     prefix: team
     queues: {cpu: spot, gpu: spot, cpu_on_demand: steady}
+  tasks: {region: us-east-1, bucket: lab-runs, prefix: team, cluster: default}
 """
 
 
@@ -39,6 +40,13 @@ def opened(folder: Path, *arguments: str) -> Endpoint:
     it.queue("steady", it.environment("steady-fleet"))
     it.client("s3").create_bucket(Bucket=BUCKET)
     return it
+
+
+def add_cluster(endpoint: Endpoint) -> None:
+    """The cluster `default`, with this machine as its host."""
+    ecs = endpoint.client("ecs")
+    ecs.create_cluster()
+    ecs.register_container_instance()
 
 
 def set_faults(endpoint: Endpoint, text: str) -> None:
@@ -112,6 +120,25 @@ class Lab:
         """The id of a run that was followed to its end, or with --detach, submitted."""
         done = self("run", file, "--engine", "aws", "--env", "lab", *arguments, code=code)
         return run_of(done)
+
+    def run_tasks(self, *arguments: str, file: str = "pipeline.yaml", code: int | None = 0) -> str:
+        """The id of a run on the cluster, with a host that `add_cluster` made."""
+        done = self("run", file, "--engine", "ecs", "--env", "tasks", *arguments, code=code)
+        return run_of(done)
+
+    def tasks_of(self, run: str) -> list[Any]:
+        """Every task of a run, by ECS's word."""
+        ecs = self.patient("ecs")
+        arns = [
+            arn
+            for status in ("RUNNING", "STOPPED")
+            for page in ecs.get_paginator("list_tasks").paginate(
+                startedBy=f"batchyard/{run}", desiredStatus=status
+            )
+            for arn in page["taskArns"]
+        ]
+        chunks = [arns[first : first + 100] for first in range(0, len(arns), 100)]
+        return [task for chunk in chunks for task in ecs.describe_tasks(tasks=chunk)["tasks"]]
 
     def start(self, *arguments: str, output: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         process = prestarted.Popen(

@@ -37,6 +37,7 @@ from batchyard.engines.base import (
     RunState,
     new_run_id,
 )
+from batchyard.engines.ecs import preparing as ecs_preparing
 from batchyard.engines.memory import HOLD, Call, MemoryEngine, Result
 from batchyard.environments import Environment
 from batchyard.errors import InputError
@@ -150,6 +151,26 @@ class AwsLab:
         return (text if text.endswith("\n") else text + "\n").encode()
 
 
+class EcsLab(AwsLab):
+    """The ECS engine, against an endpoint here: tasks of a cluster with one host."""
+
+    least_timeout_s = 1
+
+    def __init__(self, folder: Path, endpoint: Endpoint, image: str) -> None:
+        super().__init__(folder, endpoint, image)
+        region = endpoint.variables["AWS_REGION"]
+        self._environment = Environment("lab", region, "contract", cluster="default")
+
+    def begin(self, *steps: Step) -> RunEngine:
+        plan = planning.make(Pipeline("contract", steps))
+        target = ecs_preparing.make_target(plan, self._environment)
+        self.workspace = target.workspace
+        prepared = PreparedRun(plan, target, target.run_id)
+        self.record = runs.begin(self.folder / ".batchyard", engines.load("ecs"), prepared)
+        operations.start(self.record)
+        return self.record.open()
+
+
 class MemoryLab:
     """The engine in memory, whose commands do what their acts say."""
 
@@ -205,6 +226,8 @@ def served(folder: Path, *flags: str) -> Iterator[Endpoint]:
     try:
         it.queue("queue", it.environment("cpu"))
         it.client("s3").create_bucket(Bucket="contract")
+        it.client("ecs").create_cluster()
+        it.client("ecs").register_container_instance()
         yield it
     finally:
         it.stop()
@@ -236,9 +259,11 @@ PROCESS = "process"
 DOCKER = pytest.param("docker", marks=pytest.mark.docker)
 AWS = "aws"
 AWS_DOCKER = pytest.param("aws-docker", marks=[pytest.mark.docker, pytest.mark.slow])
+ECS = "ecs"
+ECS_DOCKER = pytest.param("ecs-docker", marks=[pytest.mark.docker, pytest.mark.slow])
 
 
-@pytest.fixture(params=[MEMORY, PROCESS, DOCKER, AWS, AWS_DOCKER])
+@pytest.fixture(params=[MEMORY, PROCESS, DOCKER, AWS, AWS_DOCKER, ECS, ECS_DOCKER])
 def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     if request.param == "memory":
         return MemoryLab(tmp_path)
@@ -247,17 +272,15 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     if request.param == "docker":
         request.getfixturevalue("docker_engine")
         return LocalLab(tmp_path, "docker")
-    endpoint = request.getfixturevalue("processes" if request.param == "aws" else "containers")
+    engine, _, runner = request.param.partition("-")
+    endpoint = request.getfixturevalue("containers" if runner else "processes")
     for name, value in endpoint.variables.items():
         monkeypatch.setenv(name, value)
     # The endpoint shows new jobs after 0.4 s.
     monkeypatch.setenv("BATCHYARD_AWS_LAG_S", "1")
     # A process is of no image, but a definition names one.
-    return AwsLab(
-        tmp_path,
-        endpoint,
-        "busybox" if request.param == "aws" else request.getfixturevalue("image"),
-    )
+    image = request.getfixturevalue("image") if runner else "busybox"
+    return (AwsLab if engine == "aws" else EcsLab)(tmp_path, endpoint, image)
 
 
 def wait(engine: RunEngine, ids: list[str], seconds: float = 300) -> None:
@@ -533,7 +556,10 @@ def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Lab)
 # AWS Batch takes no timeout below a minute.
 @pytest.mark.parametrize(
     "lab",
-    [MEMORY, PROCESS, DOCKER, pytest.param(AWS, marks=pytest.mark.slow), AWS_DOCKER],
+    [
+        *(MEMORY, PROCESS, DOCKER, pytest.param(AWS, marks=pytest.mark.slow), AWS_DOCKER),
+        *(ECS, ECS_DOCKER),
+    ],
     indirect=True,
 )
 def test_a_timeout_is_not_retried(lab: Lab) -> None:

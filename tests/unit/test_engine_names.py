@@ -14,8 +14,9 @@ import batchyard
 from batchyard import engines
 
 ROOT = Path(batchyard.__file__).parent
-#: `memory` is also a key of pipeline files and an amount; imports show who uses that engine
-NAMES = set(engines.ENGINES) - {"memory"}
+#: `memory` is also a key of pipeline files and an amount, `ecs` also the service of AWS that AWS
+#: Batch itself uses; imports show who uses these engines
+NAMES = set(engines.ENGINES) - {"memory", "ecs"}
 #: (file, text) where the word is not the name of an engine, and what it is instead
 OTHER_MEANINGS = {
     ("bench/packing.py", "aws"): "the package of that name",

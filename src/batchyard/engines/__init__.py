@@ -27,6 +27,7 @@ class Entry(NamedTuple):
 ENGINES = {
     "local": Entry("batchyard.engines.local", "run on this machine"),
     "aws": Entry("batchyard.engines.aws", "run on AWS Batch"),
+    "ecs": Entry("batchyard.engines.ecs", "run as tasks of an ECS cluster"),
     "memory": Entry(
         "batchyard.engines.memory",
         "rehearse; no command is executed, and each counts as succeeded",

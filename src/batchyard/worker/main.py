@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from batchyard.worker import errors, notices, orders, records, rules, s3
+from batchyard.worker import errors, notices, orders, records, rules, s3, task_identity
 from batchyard.worker.attempt import Attempt
 from batchyard.worker.block_keeper import BlockKeeper
 from batchyard.worker.block_store import BlockStore
@@ -93,6 +93,8 @@ def run_attempt(
     # botocore itself reads only AWS_DEFAULT_REGION.
     bucket = s3.connect(environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"))
     step_orders = orders.read(bucket.read(place, "read the orders"), place)
+    if step_orders.blocks is not None:
+        child = task_identity.identify(child, step_orders.children, environ)
     number = step_orders.number_of(child.position)
     with _workspace_folder(environ) as folder:
         run_child = _run_static if step_orders.blocks is None else _run_dynamic

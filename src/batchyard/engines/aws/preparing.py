@@ -36,7 +36,7 @@ _NOT_IN_TAGS = re.compile(r"[^\w +=.:/@-]")
 
 
 #: Children of a dynamic step without `array`.
-_DEFAULT_CHILDREN = 16
+DEFAULT_CHILDREN = 16
 
 
 def prepare(request: RunRequest) -> PreparedRun:
@@ -46,7 +46,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     address = workspace_address(request.pipeline, request.offer.workspace)
     environment = require_environment(request)
     plan = request.plan if request.offer.use_gpus else planning.without_gpus(request.plan)
-    plan = planning.with_claiming_children(plan, _DEFAULT_CHILDREN)
+    plan = planning.with_claiming_children(plan, DEFAULT_CHILDREN)
     folder = None if address else workspace_folder(request.pipeline, request.offer.workspace)
     target = make_target(
         plan,

@@ -31,6 +31,7 @@ class LocalSite:
 
     #: Processes of an earlier engine are ended, and their children start again.
     adopts_attempts = False
+    records_commands = True
 
     def __init__(self, record: RunRecord, store: Store, environ: Mapping[str, str]) -> None:
         self._folder = record.folder

@@ -43,12 +43,16 @@ class JobShape(NamedTuple):
 class Site(Protocol):
     """Where the attempts of a run execute: the engine's part of an execution."""
 
-    runner: Runner
     logs: LogBook
     #: A file for signal.set_wakeup_fd: a byte written to it ends the runner's ``wait``.
     wake_fd: int
     #: Whether attempts of an earlier process go on, so that this process adopts them.
     adopts_attempts: bool
+    #: Whether the store gets what each command of a child did.
+    records_commands: bool
+
+    @property
+    def runner(self) -> Runner: ...
 
     @property
     def capacity(self) -> Resources: ...
@@ -88,7 +92,12 @@ class Execution:
             site.runner,
             store,
             site.logs,
-            _RowWatcher(watcher, self._plan, lambda: site.tick(scheduler)),
+            _RowWatcher(
+                watcher,
+                self._plan,
+                lambda: site.tick(scheduler),
+                records_commands=site.records_commands,
+            ),
             last_request=last_request,
             commits_beside_turns=True,
             clock=self._clock,
@@ -149,16 +158,24 @@ class Execution:
 class _RowWatcher:
     """Passes rows of the loop to a watcher, as values of the contract."""
 
-    def __init__(self, watcher: Watcher, plan: Plan, tick: Callable[[], None]) -> None:
+    def __init__(
+        self, watcher: Watcher, plan: Plan, tick: Callable[[], None], *, records_commands: bool
+    ) -> None:
         """``tick`` is called before the watcher gets the rows."""
         self._watcher = watcher
         self._plan = plan
         self._tick = tick
+        self._records_commands = records_commands
 
     def on_tick(self, changed: Sequence[JobRow]) -> None:
         self._tick()
         self._watcher.jobs_changed(
-            [reading.job_detail(row, self._plan.job(row.step)) for row in changed]
+            [
+                reading.job_detail(
+                    row, self._plan.job(row.step), records_commands=self._records_commands
+                )
+                for row in changed
+            ]
         )
 
     def on_failure(self, task: Task, row: AttemptRow) -> None:

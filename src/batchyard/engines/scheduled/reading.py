@@ -11,12 +11,16 @@ from batchyard.engines.base import AttemptDetail, CommandCounts, JobDetail
 from batchyard.plan import PlannedJob
 
 
-def job_detail(row: JobRow, planned: PlannedJob) -> JobDetail:
+def job_detail(row: JobRow, planned: PlannedJob, *, records_commands: bool) -> JobDetail:
+    """Return the job of a row; ``records_commands``: whether the store has its commands."""
     counts = dict(zip(JobState, row.counts, strict=True))
     succeeded, failed = counts[JobState.SUCCEEDED], counts[JobState.FAILED]
     if planned.has_several_commands:
         succeeded, failed = row.commands_succeeded, row.commands_failed
     total = count_commands(planned)
+    # A child without a command succeeds, too.
+    commands = CommandCounts(total, min(succeeded, total), failed)
+    are_unknown = planned.has_several_commands or planned.is_dynamic
     return JobDetail(
         id=row.id,
         step=row.step,
@@ -28,8 +32,7 @@ def job_detail(row: JobRow, planned: PlannedJob) -> JobDetail:
         created_ms=row.created_ms,
         started_ms=row.started_ms,
         ended_ms=row.ended_ms,
-        # A child without a command succeeds, too.
-        commands=CommandCounts(total, min(succeeded, total), failed),
+        commands=None if are_unknown and not records_commands else commands,
         is_stopped=row.rest_reason is not None,
     )
 

@@ -39,6 +39,8 @@ class ScheduledRun:
 
     status_polling = Polling(0.05, 0.05)
     answer_source = ""
+    #: Whether the store has what each command of a child did.
+    records_commands = True
     is_over_by_record = False
 
     def __init__(self, record: RunRecord, clock: Callable[[], float] = time.time) -> None:
@@ -158,7 +160,9 @@ class ScheduledRun:
     def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
         rows = {row.id: row for row in self._store.jobs()}
         return [
-            reading.job_detail(row, self._plan.job(row.step))
+            reading.job_detail(
+                row, self._plan.job(row.step), records_commands=self.records_commands
+            )
             for job_id in job_ids
             if (row := rows.get(job_id)) is not None
         ]

@@ -1,0 +1,235 @@
+"""One run of the ECS engine: its tasks, its files in S3, its output in CloudWatch Logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from batchyard import s3_layout
+from batchyard.aws.ecs import Ecs
+from batchyard.aws.logs import Logs
+from batchyard.aws.s3 import S3
+from batchyard.aws.session import AwsSession
+from batchyard.embedded.lock import RunLock
+from batchyard.engines.aws import staging
+from batchyard.engines.aws.definitions import needs_worker
+from batchyard.engines.aws.input_files import RunInputs
+from batchyard.engines.aws.log_reader import LogReader
+from batchyard.engines.aws.results import RunResults
+from batchyard.engines.aws.run_commands import RunCommands
+from batchyard.engines.aws.run_files import RunFiles
+from batchyard.engines.aws.success_records import SuccessRecords
+from batchyard.engines.aws.target import Target
+from batchyard.engines.base import (
+    CommandDetail,
+    JobDetail,
+    LogChunk,
+    Polling,
+    RunRecord,
+    RunSetup,
+    Say,
+    Unfinished,
+    Watcher,
+    say_nothing,
+)
+from batchyard.engines.ecs import requests
+from batchyard.engines.ecs.launches import Launches
+from batchyard.engines.ecs.task_logs import TaskStreams
+from batchyard.engines.scheduled.run import ScheduledRun
+from batchyard.errors import BatchyardError, InputError
+from batchyard.plan import Plan, PlannedJob
+from batchyard.worker.leases import Owner
+
+
+class EcsRun(ScheduledRun):
+    """A run on an ECS cluster, executed by a process of this machine. See RunEngine."""
+
+    status_polling = Polling(0.2, 1.0)
+    #: Each look at the logs is a call for a hundred tasks.
+    log_polling = Polling(1.0, 5.0)
+    records_commands = False
+
+    def __init__(
+        self,
+        record: RunRecord,
+        session: AwsSession | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(record, clock)
+        self._target: Target = record.settings
+        target, environment = self._target, self._target.environment
+        session = session or AwsSession(environment.region, environment.profile)
+        self._session = session
+        self.s3 = S3(session)
+        self._ecs = Ecs(session)
+        self._sleep = sleep
+        self._files = RunFiles(record.folder.path, target.address, self.s3)
+        self.inputs = RunInputs(record, self.s3, self._files)
+        self._records = SuccessRecords(record.plan, self.s3, self._files, target.address)
+        self._commands = RunCommands(
+            record.plan, self.s3, self._records, target.address, self._find_attempt
+        )
+        self._results = RunResults(record, self.s3)
+        self._launches = Launches(record.folder.journal, clock)
+        #: Step -> ARN of its task definition.
+        self._definitions: dict[str, str] = {}
+        self._reader: LogReader | None = None
+
+    # -- actions ---------------------------------------------------------------------------------
+
+    def start(self, say: Say = say_nothing) -> None:
+        """Upload files and lists, and start the process that executes the run."""
+        lock = RunLock(self._folder.lock)
+        try:
+            self._stage(say)
+        finally:
+            lock.release()
+        super().start(say)
+
+    def _stage(self, say: Say) -> None:
+        """Upload what the tasks need; what is there already is not repeated."""
+        plan = self.load_lists()
+        self.inputs.store(plan, say)
+        if self.skipped_commands:
+            self._files.write(s3_layout.SKIPPED_COMMANDS, self.skipped_commands)
+        staging.upload_orders(
+            self.s3, plan, self._target, self.skipped_commands, self.inputs.load()
+        )
+        for job in plan.jobs:
+            self._find_definition(job)
+
+    def _find_definition(self, job: PlannedJob) -> str:
+        """Return the ARN of the step's task definition, which is registered if it is new."""
+        if job.step not in self._definitions:
+            request = requests.make_definition(job, self._target)
+            arn = self._ecs.find_definition(request["family"])
+            self._definitions[job.step] = arn or self._ecs.register_definition(request)
+        return self._definitions[job.step]
+
+    def _execute(self, watcher: Watcher, last_request: int, *, only_stops: bool) -> None:
+        # Others only read the run, and need no scheduler.
+        from batchyard.engines.ecs.site import EcsSite
+        from batchyard.engines.scheduled.execution import Execution
+
+        if not only_stops:
+            self._stage(watcher.note)
+        site = EcsSite(
+            self._record,
+            self._store,
+            self._ecs,
+            self._launches,
+            self._find_definition,
+            watcher,
+            self._clock,
+        )
+        try:
+            Execution(self._record, self._store, site, self._clock).run(watcher, last_request)
+        finally:
+            site.close()
+        if not only_stops:
+            self._fetch_results(watcher.note)
+
+    def _fetch_results(self, say: Say) -> None:
+        try:
+            self._results.fetch_at_end(say)
+        except (KeyboardInterrupt, BatchyardError):
+            run_id = self._record.run_id
+            say(f"the run is {self.run_state}: `batchyard fetch {run_id}` downloads its results")
+            raise
+
+    def scale(self, step: str, children: int) -> int:
+        raise InputError(
+            f"run {self._record.run_id} is on a cluster, where the children of a step are fixed",
+            hint="`scale` is for runs on this machine",
+        )
+
+    def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
+        return self._results.fetch(folder)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
+        return [self._add_command_counts(job) for job in super().describe(job_ids)]
+
+    def _add_command_counts(self, job: JobDetail) -> JobDetail:
+        """Return the job with the numbers of its commands, where workers record them in blocks."""
+        if not self._plan.job(job.step).is_dynamic or job.started_ms is None:
+            return job
+        with self._files.tolerate_missing_bucket():
+            return replace(job, commands=self._records.blocks_of_step(job.step).counts())
+        return job
+
+    def commands(
+        self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[CommandDetail]:
+        attempts = self.attempts(self.job_ids, failed_only=failed_only)
+        return self._commands.find(attempts, step, number, failed_only=failed_only)
+
+    def _find_attempt(self, owner: Owner) -> tuple[int, int]:
+        """Return the child and the attempt of a worker, which knows only its task."""
+        self._launches.refresh()
+        key = self._launches.find_key(owner.job)
+        if key is None:
+            return owner.child, owner.attempt
+        number, child, attempt = key
+        return self._plan.jobs[number].index_in_step(child), attempt
+
+    def durations(self, step: str) -> Iterator[tuple[int, float]]:
+        # Lengths are no reason to wait long: a new run goes on without them.
+        with self._session.giving_up_early():
+            return self._commands.durations(step)
+
+    def logs(
+        self, step: str | None = None, index: int | None = None, *, failed_only: bool = False
+    ) -> Iterator[LogChunk]:
+        return self.log_reader.read(step, index, failed_only=failed_only)
+
+    @property
+    def log_reader(self) -> LogReader:
+        if self._reader is None:
+            streams = TaskStreams(self._plan, self._launches, lambda: self._store)
+            group = requests.log_group_of(self._target.environment)
+            self._reader = LogReader(
+                Logs(self._session), group, self._plan, streams, self._clock, self._sleep
+            )
+        return self._reader
+
+    def unfinished(self) -> Unfinished:
+        children: dict[str, list[int]] = {}
+        commands_done: dict[str, list[int]] = {}
+        for row in self._store.jobs():
+            job = self._plan.job(row.step)
+            succeeded = self.succeeded_children(row)
+            children[row.step] = [
+                job.index_in_step(child) for child in range(row.size) if child not in succeeded
+            ]
+            if not children[row.step] or not needs_worker(job):
+                continue
+            commands_done[row.step] = self._records.finished_commands(row.step)
+            if job.is_dynamic:
+                count = job.command_count - len(commands_done[row.step])
+                children[row.step] = list(range(min(job.step_size, count)))
+        return Unfinished(children, commands_done)
+
+    def waits(self, jobs: Sequence[JobDetail]) -> None:
+        return None
+
+    def setup(self) -> RunSetup:
+        return RunSetup(
+            "ecs",
+            self._record.workspace,
+            workspace_address=self._target.workspace,
+            environment=self._target.environment,
+        )
+
+    def load_lists(self) -> Plan:
+        """Return the plan with its lists."""
+        return staging.load_lists(self.s3, self._record)
+
+    @property
+    def skipped_commands(self) -> dict[str, list[int]]:
+        """Step -> commands that an earlier run has finished."""
+        return {step: sorted(numbers) for step, numbers in self._records.skipped.items()}

@@ -1,0 +1,62 @@
+"""Pipelines as tasks of an ECS cluster: files, lists, logs, results, and the calls of AWS."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from cloud_lab import Lab, add_cluster, calls, run_of
+from emulator_endpoint import Endpoint
+
+PIPELINE = """\
+name: words
+image: busybox
+defaults: {memory: 256MiB}
+steps:
+  - {name: first, commands_file: words.txt, array: 2, inputs: [letters.txt], outputs: ["first/**"]}
+  - {name: plain, needs: [first], array: 3, command: echo plain $AWS_BATCH_JOB_ARRAY_INDEX}
+  - {name: last, needs: [first], command: cat first/* > all.txt, inputs: ["first/**"],
+     outputs: [all.txt]}
+"""
+WORDS = "".join(
+    f"mkdir -p first && echo $(cat letters.txt) {n} > first/{n}; echo said {n}\n" for n in range(4)
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(endpoint: Endpoint) -> None:
+    add_cluster(endpoint)
+
+
+@pytest.fixture
+def words(lab: Lab) -> Lab:
+    lab.write("pipeline.yaml", PIPELINE)
+    lab.write("words.txt", WORDS)
+    lab.write("letters.txt", "abc")
+    return lab
+
+
+def test_files_go_through_s3_and_results_come_back(words: Lab) -> None:
+    done = words("run", "pipeline.yaml", "--engine", "ecs", "--env", "tasks")
+    run = run_of(done)
+    assert "SUCCEEDED" in done.stdout
+    assert (words.folder / "all.txt").read_text() == "".join(f"abc {n}\n" for n in range(4))
+    assert words("logs", run, "plain:2").stdout == "plain 2\n"
+    assert words("logs", run, "first:1").stdout.splitlines() == ["said 2", "said 3"]
+    assert len(words.tasks_of(run)) == 2 + 3 + 1
+    commands = words.json("commands", run, "first")
+    assert [command["exit_code"] for command in commands] == [0] * 4
+
+
+def test_a_dynamic_list_starts_its_children_with_one_request(lab: Lab, calm: None) -> None:
+    lab.write("list.txt", "".join(f"echo number {n}\n" for n in range(40)))
+    before = calls(lab.endpoint)
+    run = lab.run_tasks("--image", "busybox", "--array", "8", file="list.txt")
+    made = Counter(calls(lab.endpoint))
+    made.subtract(before)
+    assert made["ecs:RunTask"] == 1
+    assert len(lab.tasks_of(run)) == 8
+    status = lab.status(run)
+    assert status["steps"][0]["commands"] == {"total": 40, "succeeded": 40, "failed": 0}
+    output = lab("logs", run, "--command", "list:17").stdout
+    assert output == "number 17\n"
