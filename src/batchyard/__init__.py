@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from batchyard.api import Pipeline, Run, Step
     from batchyard.engines.base import Offer
     from batchyard.errors import BatchyardError
+    from batchyard.service_api import Service
 
-__all__ = ["BatchyardError", "Offer", "Pipeline", "Run", "Step", "__version__"]
+__all__ = ["BatchyardError", "Offer", "Pipeline", "Run", "Service", "Step", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from batchyard import api
 
         return getattr(api, name)
+    if name == "Service":
+        from batchyard.service_api import Service
+
+        return Service
     if name == "BatchyardError":
         from batchyard.errors import BatchyardError
 

@@ -45,6 +45,7 @@ from batchyard.engines.base import RunState
 from batchyard.errors import PipelineFileError
 from batchyard.pipeline import RETRY_WORDS
 from batchyard.pipeline_file import container_keys, file_keys, key_limits, reading
+from batchyard.services import reading as service_reading
 from command_yard import Yard
 from only_numpy import hide_other_libraries
 
@@ -68,7 +69,13 @@ class Block:
     @property
     def is_pipeline(self) -> bool:
         lines = [line for line in self.text.splitlines() if line and not line.startswith("#")]
-        return self.language == "yaml" and bool(lines) and lines[0].startswith("name:")
+        is_named = self.language == "yaml" and bool(lines) and lines[0].startswith("name:")
+        return is_named and not self.is_service
+
+    @property
+    def is_service(self) -> bool:
+        is_yaml = self.language == "yaml" and self.text.startswith("name:")
+        return is_yaml and "\nimage:" in self.text and "steps:" not in self.text
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,7 @@ def commands_of(block: Block) -> Iterator[Command]:
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 PIPELINES = [block for block in BLOCKS if block.is_pipeline]
+SERVICES = [block for block in BLOCKS if block.is_service]
 
 
 # -- what is shown runs ----------------------------------------------------------------------------
@@ -126,6 +134,13 @@ def test_a_pipeline_loads(block: Block, tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("echo hello\n" * 1000)
     assert reading.load(path).steps
+
+
+@pytest.mark.parametrize("block", SERVICES, ids=str)
+def test_a_service_loads(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / (block.file or "service.yaml")
+    path.write_text(block.text, encoding="utf-8")
+    assert service_reading.load(path).name
 
 
 #: pages whose commands take more than 10 s
@@ -330,7 +345,7 @@ def test_every_flag_of_the_program_itself_is_in_the_reference() -> None:
     assert not [flag for flag in flags if f"`{flag}`" not in text]
 
 
-@pytest.mark.parametrize("owner", [batchyard.Pipeline, batchyard.Run])
+@pytest.mark.parametrize("owner", [batchyard.Pipeline, batchyard.Run, batchyard.Service])
 def test_every_member_of_the_python_interface_is_in_the_reference(owner: type) -> None:
     section = section_of(DOCS / "commands.md", "From Python")
     for name, member in inspect.getmembers(owner):

@@ -76,6 +76,8 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         *("aws", "environments", "cfn_yaml", "cfn_conditions"),
         *PURE,
     ),
+    "services": ("infra", "aws", "environments", *PURE),
+    "service_api": ("services", "infra", "images", "aws", *PURE),
     "doctor": ("aws", "batch.hosts", "batch.jobs", "batch.limits", *PURE),
     # cfn-lint imports it
     "cfn_lint_rules": ("doctor", "errors"),

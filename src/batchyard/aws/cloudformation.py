@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -116,6 +117,13 @@ class CloudFormation:
         with naming_admin_errors("list the stack's resources"):
             pages = self._client.get_paginator("list_stack_resources").paginate(StackName=stack_id)
             return [summary for page in pages for summary in page["StackResourceSummaries"]]
+
+    def template(self, stack: str) -> str:
+        """Return the text of a stack's template."""
+        with naming_admin_errors(f"read the template of {stack}"):
+            body = self._client.get_template(StackName=stack)["TemplateBody"]
+        # boto3 parses a template in JSON.
+        return body if isinstance(body, str) else json.dumps(body)
 
     # -- change sets -----------------------------------------------------------------------------
 

@@ -70,6 +70,21 @@ class Logs:
         more_events, more_missing = self.read_events(group, streams[middle:], start_ms)
         return [*events, *more_events], missing | more_missing
 
+    def group_events(self, group: str, start_ms: int) -> list[Any]:
+        """Return the events of all streams of a group since a time; none if it does not exist."""
+        try:
+            with naming_errors(f"read the logs of {group}"):
+                pages = (
+                    self._session.client("logs")
+                    .get_paginator("filter_log_events")
+                    .paginate(logGroupName=group, startTime=start_ms)
+                )
+                return [event for page in pages for event in page["events"]]
+        except AwsRefusedError as exc:
+            if exc.code == "ResourceNotFoundException":
+                return []
+            raise
+
     def _filter_events(self, group: str, streams: Sequence[str], start_ms: int) -> list[Any]:
         with naming_errors("read the logs"):
             pages = (

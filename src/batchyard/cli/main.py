@@ -42,6 +42,9 @@ COMMAND_GROUPS = {
         "fetch": "Download the output files of a run on AWS.",
         "image": "Write, build and push container images for steps.",
     },
+    "Services on ECS": {
+        "service": "Keep a container up on the cluster of an environment.",
+    },
     "AWS environments": {
         "deploy": "Create or update an environment on AWS.",
         "diff": "Show what `deploy` would change.",

@@ -67,6 +67,8 @@ class Template:
     export_sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: name of a condition -> the condition, as the template has it
     conditions: Mapping[str, Any] = field(default_factory=dict)
+    #: The command that deletes the stack, without --env; empty for `destroy NAME`.
+    delete_command: str = ""
 
     @property
     def title(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from batchyard.aws.cloudformation import CloudFormation
 from batchyard.aws.holdings import Holding, Holdings
@@ -264,24 +265,29 @@ def find_stacks_to_delete(
         stack = stacks.wait_until_idle(name) or stacks.find(name)
         if stack is None:
             continue
-        resources = [
-            (resource["ResourceType"], resource["PhysicalResourceId"])
-            for resource in aws.resources(stack["StackId"])
-            if resource["ResourceStatus"] != _DELETED and resource.get("PhysicalResourceId")
-        ]
-        contents = (holdings.of(kind, name) for kind, name in resources)
-        to_delete.append(
-            StackToDelete(
-                template,
-                stack["StackName"],
-                stack["StackId"],
-                stack["StackStatus"],
-                tuple(filter(None, contents)),
-                tuple(name for kind, name in resources if kind == "AWS::S3::Bucket"),
-                tuple(name for kind, name in resources if kind == "AWS::ECR::Repository"),
-            )
-        )
+        to_delete.append(describe_stack_to_delete(aws, holdings, template, stack))
     return to_delete
+
+
+def describe_stack_to_delete(
+    aws: CloudFormation, holdings: Holdings, template: Template, stack: Mapping[str, Any]
+) -> StackToDelete:
+    """Return a stack with its contents."""
+    resources = [
+        (resource["ResourceType"], resource["PhysicalResourceId"])
+        for resource in aws.resources(stack["StackId"])
+        if resource["ResourceStatus"] != _DELETED and resource.get("PhysicalResourceId")
+    ]
+    contents = (holdings.of(kind, name) for kind, name in resources)
+    return StackToDelete(
+        template,
+        stack["StackName"],
+        stack["StackId"],
+        stack["StackStatus"],
+        tuple(filter(None, contents)),
+        tuple(name for kind, name in resources if kind == "AWS::S3::Bucket"),
+        tuple(name for kind, name in resources if kind == "AWS::ECR::Repository"),
+    )
 
 
 def _list_stack_names(

@@ -158,8 +158,8 @@ class Stacks:
         if status == "DELETE_FAILED":
             raise OperationalError(
                 f"{name} is half deleted: {stack.get('StackStatusReason', status)}",
-                hint=f"`batchyard destroy {template.name} --env {environment}` goes on, then deploy"
-                " again",
+                hint=f"`batchyard {template.delete_command or f'destroy {template.name}'} --env"
+                f" {environment}` goes on, then deploy again",
             )
         if status == "UPDATE_ROLLBACK_FAILED":
             raise OperationalError(

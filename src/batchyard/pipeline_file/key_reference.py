@@ -1,4 +1,4 @@
-"""The key reference of docs/pipeline-file.md as Markdown tables, from the tables of keys."""
+"""The key reference of a page as Markdown tables, from the tables of keys."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from batchyard.pipeline_file.value_types import Key
 TABLES = {"file": FILE_KEYS, "step": STEP_KEYS, "need": NEED_KEYS, "mount": MOUNT_KEYS}
 
 
-def with_key_tables(page: str) -> str:
+def with_key_tables(page: str, tables: Mapping[str, Mapping[str, Key]] = TABLES) -> str:
     """Return the page with new tables between its ``<!-- keys: NAME -->`` comments."""
-    for name, keys in TABLES.items():
+    for name, keys in tables.items():
         start, end = f"<!-- keys: {name} -->\n", f"<!-- end of keys: {name} -->"
         head, _, _ = page.partition(start)
         _, _, tail = page.partition(end)

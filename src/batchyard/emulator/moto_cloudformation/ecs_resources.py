@@ -6,6 +6,7 @@ and its spot fleets know no launch templates.
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,8 @@ from batchyard.emulator.moto_cloudformation.resource_model import (
     ResourceModel,
 )
 
+#: So long all tasks must run: a task that fails at once runs for a moment.
+_STEADY_S = 1.0
 _BREAKER = (
     "Resource handler returned message: \"Error occurred during operation 'ECS Deployment Circuit "
     "Breaker was triggered'.\" (RequestToken: {token}, HandlerErrorCode: GeneralServiceException)"
@@ -79,6 +82,8 @@ class Service(EcsResource):
 
     #: Id of the deployment that the last creation or update began or left.
     deployment_id = ""
+    #: Since when all tasks run, by the monotonic clock; None if they do not.
+    _full_since_s: float | None = None
 
     def get_cfn_attribute(self, attribute_name: str) -> Any:
         if attribute_name not in self.ATTRIBUTES:
@@ -100,6 +105,7 @@ class Service(EcsResource):
         request = self.request("UpdateService", properties) | self._key()
         answer = self.ask(location.region_name, "UpdateService", request)
         self.deployment_id = answer["service"]["deployments"][0]["id"]
+        self._full_since_s = None
         return self
 
     def is_settled(self) -> bool:
@@ -115,7 +121,13 @@ class Service(EcsResource):
         if state == "FAILED":
             raise ResourceError(_BREAKER.format(token=uuid.uuid4()))
         is_full = service["runningCount"] == service["desiredCount"]
-        return state == "COMPLETED" and is_full and len(deployments) == 1
+        if state != "COMPLETED" or not is_full or len(deployments) > 1:
+            self._full_since_s = None
+            return False
+        if self._full_since_s is None:
+            self._full_since_s = time.monotonic()
+        is_new = service["desiredCount"] and time.monotonic() - self._full_since_s < _STEADY_S
+        return not is_new
 
     def delete(self, location: AccountRegion) -> None:
         if self._find(location.region_name) is not None:
