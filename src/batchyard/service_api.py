@@ -1,10 +1,10 @@
 """Services in Python: what `batchyard service` does, without questions.
 
-    from batchyard import Service
+from batchyard import Service
 
-    service = Service.up("notebook.yaml", environment="lab")
-    print(service.status()["running"])
-    service.down()
+service = Service.up("notebook.yaml", environment="lab")
+print(service.status()["running"])
+service.down()
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Service:
         if the tasks do not stay up.
         """
         service = reading.load(Path(path))
-        folder = find_home(str(home) if home else os.environ.get("BATCHYARD_HOME"))
+        folder = find_home(Path.cwd(), str(home or os.environ.get("BATCHYARD_HOME", "")))
         image = read_pinned_images(folder, environment).get(service.image, service.image)
         Services(AwsSession(None), environment, _Agreement(report)).up(service, image)
         return cls(service.name, environment, report=report)
