@@ -230,6 +230,9 @@ class Pipeline:
     def cost(
         self,
         *,
+        engine: str | Engine = engines.DEFAULT,
+        environment: str | None = None,
+        on_demand: bool = False,
         expect_s: float | None = None,
         home: str | Path | None = None,
         region: str | None = None,
@@ -237,10 +240,23 @@ class Pipeline:
     ) -> dict[str, Any]:
         """Return what a run is likely to cost on EC2, as `cost` in `batchyard plan --cost --json`.
 
-        ``expect_s``: usual seconds of a command that no earlier run has executed.
+        With ``engine`` and ``environment``, as of ``run``: on the hosts of its queues, at the
+        prices of its region. ``expect_s``: usual seconds of a command that no earlier run has
+        executed.
         """
         from batchyard.cost import market, plan_cost
 
+        request = replace(
+            self._request(None, None, None, home), environment=environment, on_demand=on_demand
+        )
+        if environment is not None:
+            loaded_engine = _load_engine(engine)
+            prepared = operations.prepare(loaded_engine, request)
+            cost = plan_cost.cost_of_prepared(
+                prepared, request.home, loaded_engine.name, expect_s=expect_s
+            )
+            if cost is not None:
+                return cost.to_json()
         return plan_cost.cost_of_plan(
             planning.make(self.model),
             home_beside(self.model.folder, _home(home)),

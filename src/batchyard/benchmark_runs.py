@@ -61,6 +61,8 @@ class FetchedResults:
 
     by_kind: dict[str, Results]
     notes: tuple[str, ...] = ()
+    #: whether the jobs asked for spot hosts, whose prices count then
+    is_spot: bool = False
 
     @property
     def missing_kinds(self) -> list[str]:
@@ -276,7 +278,8 @@ def fetch_results(record: RunRecord, out: Path, say: Say = say_nothing) -> Fetch
                     is_emulated=submission.is_stand_in_command(command),
                 )
                 notes += [note] if note else []
-    return FetchedResults(by_kind, tuple(notes))
+    is_spot = not record.open().setup().on_demand
+    return FetchedResults(by_kind, tuple(notes), is_spot)
 
 
 def _download(record: RunRecord, out: Path, say: Say) -> dict[str, list[Path]]:
@@ -334,6 +337,8 @@ def write_reports(
     ``assignments``: prices of the user, each as TYPE=USD.
     """
     text = ""
+    listed = ec2_prices.load_prices(spot=fetched.is_spot)
+    listed = ec2_prices.add_prices(listed, assignments)
     if any(results.is_command for results in fetched.by_kind.values()):
         markets = command_report.load_markets(assignments)
         text = command_report.command_text(fetched.by_kind, markets, fetched.notes)
@@ -342,7 +347,6 @@ def write_reports(
         kept_note = "; the other result is kept" if fetched.by_kind else ""
         say(f"there is no result of the {names} job, so nothing is compared{kept_note}")
     else:
-        listed = ec2_prices.add_prices(ec2_prices.load_prices(), assignments)
         comparison = comparing.compare(fetched.by_kind[CPU], fetched.by_kind[GPU], listed)
         comparison = replace(comparison, notes=(*comparison.notes, *fetched.notes))
         text = tables.comparison_text(comparison, listed.source)
@@ -350,6 +354,6 @@ def write_reports(
         reports.write_summary(out / reports.SUMMARY, text)
         say(f"written: {out / reports.SUMMARY}")
     if fetched.by_kind:
-        reports.write_page(out / reports.PAGE, list(fetched.by_kind.values()))
+        reports.write_page(out / reports.PAGE, list(fetched.by_kind.values()), listed)
         say(f"written: {out / reports.PAGE}")
     return text

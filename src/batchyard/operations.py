@@ -99,6 +99,11 @@ def _all_engines() -> list[Engine]:
 # -- beginning runs ----------------------------------------------------------------------------
 
 
+def prepare(engine: Engine, request: RunRequest) -> PreparedRun:
+    """Fit a run to its engine, for ``begin``. Raises InputError if it could never succeed there."""
+    return engine.prepare(_limit_at_once(request))
+
+
 def begin(
     engine: Engine, request: RunRequest, prepared: PreparedRun | None = None
 ) -> tuple[RunRecord, tuple[str, ...]]:
@@ -106,7 +111,7 @@ def begin(
 
     Raises InputError for a run that could never succeed on the engine.
     """
-    prepared = prepared or engine.prepare(_limit_at_once(request))
+    prepared = prepared or prepare(engine, request)
     if engine.is_recorded:
         plan = earlier_runs.with_lengths(prepared.plan, request.home, engine.name)
         prepared = replace(prepared, plan=plan)
@@ -127,6 +132,8 @@ class Preview:
     expectations: Mapping[str, Expectation] = field(default_factory=dict)
     #: The commands that would run, which can be read once.
     commands: Iterable[PlannedCommand] = ()
+    #: The run as its engine has prepared it; None if this machine refuses it.
+    prepared: PreparedRun | None = None
 
     def to_json(self, engine: str, *, with_commands: bool = False) -> dict[str, Any]:
         """Return the JSON of `batchyard plan --json`; ``engine`` is the engine's name."""
@@ -170,6 +177,7 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
         engine.list_requests(prepared),
         expectations,
         planned_commands.of_new_run(prepared.plan, claims=engine.claims_commands),
+        prepared,
     )
 
 
@@ -180,7 +188,9 @@ def preview_retry(old: RunRecord, request: RetryRequest | None = None) -> Previe
     prepared = old.engine.prepare_retry(old, request, notes.append)
     commands = planned_commands.of_retry(old, prepared.plan, prepared.commands_done, request.part)
     requests = old.engine.list_requests(prepared)
-    return Preview(prepared.plan, (*notes, *prepared.notes), requests, commands=commands)
+    return Preview(
+        prepared.plan, (*notes, *prepared.notes), requests, commands=commands, prepared=prepared
+    )
 
 
 def preview_resume(record: RunRecord) -> Preview:

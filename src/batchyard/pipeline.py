@@ -83,6 +83,8 @@ class Step:
     memory_mib: int = 512
     gpus: int = 0
     timeout_s: int | None = None
+    #: usual seconds of a command, for estimates; None if nobody says
+    expect_s: int | None = None
     #: number of attempts - 1
     retries: int = 0
     retry_on: tuple[ExitRule, ...] = (ExitRule(word="any"),)

@@ -39,6 +39,8 @@ class PlannedJob:
     needs: tuple[Need, ...] = ()
     retry: RetryStrategy = field(default_factory=RetryStrategy)
     timeout_s: int | None = None
+    #: usual seconds of a command, as the pipeline file has them
+    expect_s: int | None = None
     max_running: int | None = None
     keep_going: bool = False
     image: str | None = None
@@ -520,6 +522,7 @@ def _make_job(step: Step, names: set[str], earlier_outputs: tuple[str, ...]) -> 
         needs=tuple(need for need in step.needs if need.step in names),
         retry=retry_strategy(step.retries, step.retry_on, step.fail_on),
         timeout_s=step.timeout_s,
+        expect_s=step.expect_s,
         max_running=step.max_running,
         keep_going=step.keep_going,
         image=step.image,

@@ -69,6 +69,9 @@ def test_both_are_measured_fetched_and_compared_and_the_stand_in_says_so(lab: La
     }
     assert names_in(out) == both | {"benchmark-summary.txt", "benchmark.html"}
     assert done.stdout == (out / "benchmark-summary.txt").read_text()
+    # The jobs were on spot, and so are the prices.
+    assert "prices: EC2 spot" in done.stdout
+    assert "Prices: EC2 spot" in (out / "benchmark.html").read_text()
     assert "stand-in: CPU standing in for a GPU" in done.stdout
     assert re.search(r"^Triad", done.stdout, re.MULTILINE), done.stdout
     assert not re.search(r"\d+(\.\d+)?x\b", done.stdout), done.stdout

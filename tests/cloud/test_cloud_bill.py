@@ -188,3 +188,25 @@ def test_a_plain_status_makes_no_more_calls_and_shows_what_is_recorded(lab: Lab)
     before = calls(lab.endpoint)
     assert "cost: $" in lab("status", run).stdout
     assert calls(lab.endpoint) - before == Counter()
+
+
+def test_the_cost_is_estimated_with_the_types_of_the_queue_before_a_run(lab: Lab) -> None:
+    lab.endpoint.queue("known", lab.endpoint.environment("known", 16, types=("m5.xlarge",)))
+    lab.write(
+        "pipeline.yaml",
+        "name: before\nimage: busybox\nsteps:\n"
+        "  - {name: a, memory: 64MiB, queue: known, command: 'true', EXPECT}\n",
+    )
+    text = (lab.folder / "pipeline.yaml").read_text()
+    lab.write("pipeline.yaml", text.replace(", EXPECT", ""))
+    aws = ("pipeline.yaml", "--engine", "aws", "--env", "lab")
+    # 4 instances with 4 vCPUs each
+    fleet = "unknown for a; an hour of the fleet at full size costs $0.2596 to $0.2596 on spot"
+    assert fleet in lab("plan", *aws).stdout
+    lab.write("pipeline.yaml", text.replace("EXPECT", "expect: 3m"))
+    cost = lab.json("plan", *aws)["cost"]
+    assert cost["steps"][0]["type"] == "m5.xlarge" and cost["steps"][0]["median_s"] == 180
+    done = lab("run", *aws)
+    assert "note: estimated cost: $" in done.stderr and "on m5.xlarge)" in done.stderr
+    # The run tells more than its file.
+    assert lab.json("plan", *aws)["cost"]["steps"][0]["earlier_commands"] == 1

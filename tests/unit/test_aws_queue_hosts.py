@@ -114,7 +114,7 @@ def test_answers_of_aws_become_hosts() -> None:
     assert queue_hosts.read_environments(queue, documents) == (
         ComputeEnvironment("c"),
         ComputeEnvironment("b", True, 8),
-        ComputeEnvironment("a", False, 16, ("c5",)),
+        ComputeEnvironment("a", False, 16, ("c5",), is_spot=True),
     )
     gpu = {
         "InstanceType": "g5.xlarge",

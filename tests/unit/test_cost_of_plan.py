@@ -11,11 +11,19 @@ import pytest
 from batchyard import engines, operations
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState, Resources
-from batchyard.cost.estimate import Spread, children_per_instance, instance_seconds, measure_spread
+from batchyard.cli.render_cost import estimate_line
+from batchyard.cost.estimate import (
+    Range,
+    Spread,
+    children_per_instance,
+    instance_seconds,
+    measure_spread,
+)
 from batchyard.cost.estimate import Work as EstimatedWork
-from batchyard.cost.plan_cost import cost_of_plan, find_spreads
+from batchyard.cost.plan_cost import cost_of_plan, cost_of_prepared, find_spreads
 from batchyard.embedded.store import AttemptRow, Store
-from batchyard.engines.base import Offer, RunRequest
+from batchyard.engines.base import HostChoice, Offer, PreparedRun, RunRequest
+from batchyard.environments import Environment
 from batchyard.errors import InputError, OperationalError
 from batchyard.pipeline import Pipeline, Step
 from batchyard.plan import Plan
@@ -84,6 +92,54 @@ def test_a_step_that_no_type_can_run_is_said(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, Step("huge", "true", gpus=99))
     cost = cost_of_plan(plan, tmp_path / ".batchyard", NoAws(), expect_s=60)
     assert cost.on_demand_usd is None and "99 GPUs" in cost.sources[0]
+
+
+def prepared(plan: Plan, *choices: HostChoice) -> PreparedRun:
+    environment = Environment("lab", "us-east-1", "bucket")
+    hosts = {job.step: choices for job in plan.jobs}
+    return PreparedRun(plan, None, "p-1", environment=environment, hosts=hosts)
+
+
+def test_the_types_of_the_queue_count_and_its_size(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, Step("a", "true", array=64, cpus=4, memory_mib=4096, expect_s=600))
+    small = prepared(plan, HostChoice(("m5.xlarge",), 16, is_spot=True))
+    cost = cost_of_prepared(small, tmp_path, "local", NoAws())
+    assert cost is not None and cost.spot_usd is not None and cost.on_demand_usd is not None
+    (step,) = cost.steps
+    assert step.offer is not None and step.offer.type.name == "m5.xlarge"
+    assert step.spread == Spread(600, 1200)
+    # 64 children of at least ten minutes or so, on 4 instances, with a minute of boot.
+    usual_usd = 64 * 600 * 0.192 / 3600
+    assert cost.on_demand_usd.low < usual_usd < cost.on_demand_usd.high
+    assert cost.spot_usd.high == pytest.approx(cost.on_demand_usd.high * 0.0649 / 0.192)
+    # A queue with two types may start either.
+    both = prepared(plan, HostChoice(("m5.xlarge", "m5.8xlarge"), 64))
+    wide = cost_of_prepared(both, tmp_path, "local", NoAws())
+    assert wide is not None and wide.spot_usd is not None
+    assert wide.spot_usd.low <= cost.spot_usd.low and wide.spot_usd.high >= cost.spot_usd.high
+
+
+def test_without_any_time_an_hour_of_the_fleet_is_priced(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, Step("a", "true", memory_mib=4096))
+    choice = HostChoice(("m5.xlarge", "m5.2xlarge"), 16)
+    cost = cost_of_prepared(prepared(plan, choice), tmp_path, "local", NoAws())
+    assert cost is not None and cost.spot_usd is None and cost.on_demand_usd is None
+    assert cost.fleet_on_demand_usd_h == Range(pytest.approx(2 * 0.384), pytest.approx(4 * 0.192))
+    assert "unknown for a; an hour of the fleet at full size costs" in estimate_line(cost)
+
+
+def test_a_run_that_costs_nothing_has_no_estimate(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, Step("a", "true"))
+    assert cost_of_prepared(PreparedRun(plan, None, "p-1"), tmp_path, "local", NoAws()) is None
+
+
+def test_the_file_comes_before_the_flag_and_earlier_runs_before_both(tmp_path: Path) -> None:
+    record_run(tmp_path, 100.0)
+    plan = make_plan(
+        tmp_path, Step("a", "true", expect_s=7), Step("b", "true", expect_s=7), Step("c", "true")
+    )
+    cost = cost_of_plan(plan, tmp_path / ".batchyard", NoAws(), expect_s=60)
+    assert [step.spread and step.spread.median_s for step in cost.steps] == [100, 7, 60]
 
 
 class WrongProfile(NoAws):

@@ -141,11 +141,23 @@ def test_prices_of_aws_are_the_newest_and_say_so() -> None:
     assert shown["zones"] == {"eu-west-1a": 0.2, "eu-west-1b": 0.4} and shown["gpu"] == "T4"
 
 
-def test_on_demand_prices_are_asked_only_for_what_is_shown() -> None:
+def test_on_demand_prices_are_asked_only_for_what_may_be_shown() -> None:
     market = StandIn()
     offers = find_offers(list(TYPES.values())[:250], market, NOW, limit=1)
-    assert market.spot_calls == [100, 100, 50] and market.asked == ["g4dn.xlarge"]
+    # The cheapest on spot, and as many types without a spot price.
+    assert market.spot_calls == [100, 100, 50] and market.asked == ["g4dn.xlarge", "g3.4xlarge"]
     assert offers.left_out == 1
+
+
+class WithoutSpot(StandIn):
+    def linux_products(self, instance_type: str) -> list[str]:
+        return [product("0.25")]
+
+
+def test_a_type_without_a_spot_price_is_shown_with_its_price_on_demand() -> None:
+    offers = find_offers([G5, G4DN, TYPES["g5g.xlarge"]], WithoutSpot(), NOW)
+    assert names_of(offers) == ["g4dn.xlarge", "g5g.xlarge", "g5.xlarge"]
+    assert offers.offers[1].lowest_spot_usd_h is None and offers.offers[1].lowest_usd_h == 0.25
 
 
 @pytest.mark.parametrize(

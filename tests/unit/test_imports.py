@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "api": ("operations", "command_records", "status", "engines", "cost", *PURE),
     "progress": ("status", *PURE),
     "wait_reasons": ("engines", "batch.jobs", *PURE),
-    "report": ("status", "engines", "batch", *PURE),
+    "report": ("status", "engines", "batch", "cost", *PURE),
     "ui": (
         *("report", "operations", "status", "progress", "wait_reasons", "command_texts", "runs"),
         *("engines.base", "batch.jobs"),

@@ -73,6 +73,7 @@ steps:
     cpus: 4
     memory: 16GiB
     timeout: 30m
+    expect: 3m
     retries: 3
     retry_on: [spot, 75, "64-78"]
     fail_on: [2]
@@ -116,6 +117,7 @@ steps:
         memory_mib=16384,
         gpus=1,
         timeout_s=1800,
+        expect_s=180,
         retries=3,
         retry_on=(ExitRule(word="spot"), ExitRule(first=75, last=75), ExitRule(first=64, last=78)),
         fail_on=(ExitRule(first=2, last=2),),

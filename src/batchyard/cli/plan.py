@@ -96,8 +96,9 @@ def command(
 
     FILE is a pipeline (.yaml, .yml or .json), or a plain list: any other file, a pipe, or `-`, with
     one shell command a line. Prints the steps with their children, commands and resources, in
-    order. With `--engine aws`, also prints the requests that `run` would send to AWS Batch; none is
-    sent. With --retry or --resume instead of FILE: what these commands would do.
+    order. With `--engine aws`, also prints the requests that `run` would send to AWS Batch, and
+    what the run is likely to cost; nothing is sent. With --retry or --resume instead of FILE: what
+    these commands would do.
     """
     if [file, retry, resume].count(None) != 2:
         raise InputError(
@@ -116,7 +117,7 @@ def command(
             else operations.preview_retry(record, _read_changes(on_demand, flags))
         )
     with_commands = commands or reasons
-    cost = _estimate_cost(preview, runs_home, expect_s) if with_cost else None
+    cost = _estimate_cost(preview, engine, runs_home, expect_s, with_cost)
     advice = _find_advice(preview, runs_home) if advise else None
     if as_json:
         document = preview.to_json(engine, with_commands=with_commands)
@@ -125,7 +126,8 @@ def command(
     else:
         _print(preview, with_commands=with_commands, with_reasons=reasons)
         if cost:
-            click.echo("\n".join(["", *render_cost.estimate_lines(cost)]))
+            lines = render_cost.estimate_lines(cost) if with_cost else []
+            click.echo("\n".join(["", *(lines or [render_cost.estimate_line(cost)])]))
         if advice:
             click.echo("\n".join(["", *render_cost.advice_lines(advice)]))
     for note in preview.notes:
@@ -174,7 +176,17 @@ def _preview_file(
     return operations.preview(engines.load(engine), request), request.home
 
 
-def _estimate_cost(preview: Preview, home: Path, expect_s: int | None) -> PlanCost:
+def _estimate_cost(
+    preview: Preview, engine: str, home: Path, expect_s: int | None, with_cost: bool
+) -> PlanCost | None:
+    """Return the cost on the hosts of the run's queues; with --cost, also of a run without any."""
+    prepared = preview.prepared
+    if prepared is not None and prepared.environment is not None:
+        from batchyard.cost.plan_cost import cost_of_prepared
+
+        return cost_of_prepared(prepared, home, engine, expect_s=expect_s)
+    if not with_cost:
+        return None
     from batchyard.cost.market import AwsMarket
     from batchyard.cost.plan_cost import cost_of_plan
 

@@ -21,20 +21,18 @@ _SMALLEST_USD = 0.0001
 
 def bill_lines(cost: RunBill) -> list[str]:
     """Return the bill of a run: its sum, its steps, its hosts, and what is not part of it."""
-    from batchyard.cost.run_bill import NOT_COUNTED, describe_places
-
     bill = cost.bill
     steps = [_step_row(step) for step in cost.steps]
     hosts = [
         (
-            str(count),
-            host.type or "?",
-            host.zone or "?",
-            "spot" if host.is_spot else "on-demand",
-            format_duration(seconds),
-            show_dollars(usd),
+            str(group.count),
+            group.host.type or "?",
+            group.host.zone or "?",
+            "spot" if group.host.is_spot else "on-demand",
+            format_duration(group.seconds),
+            show_dollars(group.usd),
         )
-        for host, count, seconds, usd in describe_places(cost.hosts)
+        for group in cost.host_groups()
     ]
     return [
         f"run {cost.run_id}: {cost_line(cost)}",
@@ -47,7 +45,7 @@ def bill_lines(cost: RunBill) -> list[str]:
         *_saving_lines(cost),
         *cost.sources,
         *(f"not known: {sentence}" for sentence in cost.unknown),
-        f"not counted: {', '.join(NOT_COUNTED)}",
+        f"not counted: {', '.join(cost.not_counted)}",
     ]
 
 
@@ -83,7 +81,8 @@ def _saving_lines(cost: RunBill) -> Iterator[str]:
             yield "saved by spot: ? (an on-demand price is not known)"
         else:
             total = show_dollars(on_demand_usd)
-            yield f"saved by spot: {show_dollars(saved_usd)} of {total} on demand"
+            words = "saved by spot" if saved_usd >= 0 else "spot was dearer, with its reclaims"
+            yield f"{words}: {show_dollars(abs(saved_usd))} against {total} on demand"
     if cost.address_usd:
         yield f"public IPv4 addresses, not part of the sum: {show_dollars(cost.address_usd)}"
 
@@ -103,6 +102,4 @@ def _step_row(step: StepBill) -> tuple[str, ...]:
 def show_dollars(usd: float | None) -> str:
     if usd is None:
         return "?"
-    if usd < 0:
-        return f"-{show_dollars(-usd)}"
     return f"${usd:.4f}" if usd >= _SMALLEST_USD or not usd else f"<${_SMALLEST_USD}"

@@ -37,8 +37,35 @@ def estimate_lines(cost: PlanCost) -> list[str]:
     return [
         "estimated cost on EC2, with boot and idle time of instances:",
         *table(_HEADINGS, [*rows, totals], _NUMBERS),
+        *_fleet_lines(cost),
         *cost.sources,
     ]
+
+
+def estimate_line(cost: PlanCost) -> str:
+    """Return what a run is likely to cost, in one line, with its reasons."""
+    spot, on_demand = cost.spot_usd, cost.on_demand_usd
+    if spot is None and on_demand is None:
+        spot_h, on_demand_h = map(_show_range, (cost.fleet_spot_usd_h, cost.fleet_on_demand_usd_h))
+        steps = ", ".join(step.step for step in cost.steps if step.spot_usd is None)
+        return (
+            f"estimated cost: unknown for {steps}; an hour of the fleet at full size costs "
+            f"{spot_h} on spot, {on_demand_h} on demand"
+        )
+    reasons = "; ".join(
+        f"{step.step}: {_show_spread(step.spread)} a command on {step.offer.type.name}"
+        for step in cost.steps
+        if step.offer
+    )
+    amounts = f"{_show_range(spot)} on spot, {_show_range(on_demand)} on demand"
+    return f"estimated cost: {amounts} ({reasons})"
+
+
+def _fleet_lines(cost: PlanCost) -> list[str]:
+    if cost.fleet_spot_usd_h is None and cost.fleet_on_demand_usd_h is None:
+        return []
+    spot_h, on_demand_h = map(_show_range, (cost.fleet_spot_usd_h, cost.fleet_on_demand_usd_h))
+    return [f"an hour of the fleet at full size: {spot_h} on spot, {on_demand_h} on demand"]
 
 
 def _show_spread(spread: Spread | None) -> str:

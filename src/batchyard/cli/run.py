@@ -13,7 +13,7 @@ from batchyard import engines, operations, status
 from batchyard import plan as planning
 from batchyard.cli import pipelines, progress, render, render_bill
 from batchyard.cli.options import example, home_option_for, json_option, print_json
-from batchyard.engines.base import RunRecord, RunRequest, RunState
+from batchyard.engines.base import PreparedRun, RunRecord, RunRequest, RunState
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError
 from batchyard.folder import home_beside, home_flag
@@ -79,10 +79,27 @@ def command(
         on_demand=on_demand,
         detached=detach,
     )
-    record, notes = operations.begin(engines.load(engine), request)
+    loaded_engine = engines.load(engine)
+    prepared = operations.prepare(loaded_engine, request)
+    _print_estimate(prepared, request.home, engine)
+    record, notes = operations.begin(loaded_engine, request, prepared)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     return carry_out(record, detach=detach, as_json=as_json)
+
+
+def _print_estimate(prepared: PreparedRun, home: Path, engine: str) -> None:
+    """Print what the run is likely to cost, if its hosts cost anything."""
+    if prepared.environment is None:
+        return
+    from batchyard.cli import render_cost
+    from batchyard.cost.plan_cost import cost_of_prepared
+
+    # A run begins also where nobody knows its cost.
+    with suppress(BatchyardError):
+        cost = cost_of_prepared(prepared, home, engine, asks_runs=False)
+        if cost is not None:
+            click.echo(f"note: {render_cost.estimate_line(cost)}", err=True)
 
 
 def carry_out(record: RunRecord, *, detach: bool, as_json: bool) -> int:

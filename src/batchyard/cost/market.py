@@ -164,11 +164,17 @@ def find_offers(
     except NoRegionError:
         return _list_offers(types, region, "no AWS region is configured", limit)
     on_spot = sort_offers(Offer(listed, None, spot_usd_h.get(listed.name, {})) for listed in types)
-    cheapest = on_spot[:limit]
-    on_demand_usd_h, source = read_on_demand_prices([o.type.name for o in cheapest], market)
-    offers = [replace(o, on_demand_usd_h=on_demand_usd_h.get(o.type.name)) for o in cheapest]
+    # Types without a spot price, smallest first: there are some in every region.
+    others = [Offer(listed, None, {}) for listed in types if listed.name not in spot_usd_h]
+    candidates = [*on_spot[:limit], *others[:limit]]
+    on_demand_usd_h, source = read_on_demand_prices([o.type.name for o in candidates], market)
+    offers = sort_offers(
+        replace(o, on_demand_usd_h=on_demand_usd_h.get(o.type.name)) for o in candidates
+    )
     spot_source = f"spot prices: AWS, {region}, {now:%Y-%m-%d %H:%M} UTC"
-    return Offers(tuple(offers), region, len(on_spot) - len(cheapest), (spot_source, source))
+    shown_offers = tuple(offers[:limit])
+    left_out = len(on_spot) - len(on_spot[:limit]) + len(offers) - len(shown_offers)
+    return Offers(shown_offers, region, left_out, (spot_source, source))
 
 
 def _list_offers(

@@ -9,6 +9,7 @@ from typing import Any
 from batchyard import ec2_types
 from batchyard.batch.jobs import Resources
 from batchyard.ec2_types import InstanceType
+from batchyard.engines.base import HostChoice
 from batchyard.errors import InputError
 from batchyard.pipeline import Pipeline
 
@@ -99,16 +100,40 @@ def select_types(needed: Resources, architecture: str = ec2_types.X86) -> list[I
     return [listed for listed in fitting if listed.vcpus <= max_vcpus]
 
 
+def select_queue_types(
+    needed: Resources, choices: Iterable[HostChoice]
+) -> dict[InstanceType, int | None]:
+    """Return the types of a queue that can run a child -> largest number of instances.
+
+    The number is None if it is not known. Raises InputError if no type is large enough.
+    """
+    counts: dict[InstanceType, int | None] = {}
+    for choice in choices:
+        for listed in ec2_types.expand(choice.type_names):
+            max_vcpus = choice.max_vcpus
+            if listed in counts or not _is_large_enough(listed, needed):
+                continue
+            if max_vcpus is None or listed.vcpus <= max_vcpus:
+                counts[listed] = None if max_vcpus is None else max_vcpus // listed.vcpus
+    if not counts:
+        names = ", ".join(name for choice in choices for name in choice.type_names)
+        raise InputError(f"no known type of the queue ({names}) offers {needed} to one job")
+    return counts
+
+
+def _is_large_enough(listed: InstanceType, needed: Resources) -> bool:
+    registered = ec2_types.registered_resources(listed.name)
+    return registered is not None and needed.fits_in(registered)
+
+
 def _can_run(listed: InstanceType, needed: Resources) -> bool:
     family = ec2_types.family_of(listed.name)
-    registered = ec2_types.registered_resources(listed.name)
     return (
         ".metal" not in listed.name
         and family not in ec2_types.TOO_OLD_FOR_AL2023
         and family not in ec2_types.OTHER_ACCELERATORS
         and (needed.gpus > 0) == (family in ec2_types.GPU_FAMILIES)
-        and registered is not None
-        and needed.fits_in(registered)
+        and _is_large_enough(listed, needed)
     )
 
 

@@ -91,6 +91,19 @@ class HostBill:
 
 
 @dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Hosts of the same type, zone and market."""
+
+    #: one of them
+    host: PaidHost
+    count: int
+    #: that the run pays for, of all of them
+    seconds: float
+    #: None if no price is known
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunBill:
     """What a run has cost until a time, in US dollars, as far as it is known."""
 
@@ -108,6 +121,15 @@ class RunBill:
     unknown: tuple[str, ...]
     #: sentences about where the prices come from
     sources: tuple[str, ...]
+    not_counted: tuple[str, ...] = NOT_COUNTED
+
+    def host_groups(self) -> list[HostGroup]:
+        """Return the hosts by type, zone and market."""
+        groups: dict[tuple[str, str, bool], list[HostBill]] = {}
+        for entry in self.hosts:
+            host = entry.host
+            groups.setdefault((host.type, host.zone, host.is_spot), []).append(entry)
+        return [_sum_group(groups[key]) for key in sorted(groups)]
 
     @property
     def paid_usd(self) -> float:
@@ -138,9 +160,16 @@ class RunBill:
             "steps": [step.to_json() for step in self.steps],
             "hosts": [host.to_json() for host in self.hosts],
             "unknown": list(self.unknown),
-            "not_counted": list(NOT_COUNTED),
+            "not_counted": list(self.not_counted),
             "sources": list(self.sources),
         }
+
+
+def _sum_group(group: Sequence[HostBill]) -> HostGroup:
+    amounts = [entry.usd for entry in group]
+    usd = None if None in amounts else sum(amount or 0.0 for amount in amounts)
+    seconds = sum(entry.until_s - entry.from_s for entry in group)
+    return HostGroup(group[0].host, len(group), seconds, usd)
 
 
 def bill_so_far(
@@ -299,18 +328,3 @@ def _list_unknown(usage: Usage, bill: Bill) -> Iterator[str]:
             )
     if bill.unpriced:
         yield f"no price is known for {pluralize(len(bill.unpriced), 'host')}: not counted"
-
-
-def describe_places(hosts: Iterable[HostBill]) -> list[tuple[PaidHost, int, float, float | None]]:
-    """Return the hosts by type, zone and market: one of them, their number, seconds, dollars."""
-    groups: dict[tuple[str, str, bool], list[HostBill]] = {}
-    for entry in hosts:
-        groups.setdefault((entry.host.type, entry.host.zone, entry.host.is_spot), []).append(entry)
-    return [_sum_group(groups[key]) for key in sorted(groups)]
-
-
-def _sum_group(group: Sequence[HostBill]) -> tuple[PaidHost, int, float, float | None]:
-    amounts = [entry.usd for entry in group]
-    usd = None if None in amounts else sum(amount or 0.0 for amount in amounts)
-    seconds = sum(entry.until_s - entry.from_s for entry in group)
-    return group[0].host, len(group), seconds, usd

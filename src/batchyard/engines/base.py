@@ -251,6 +251,8 @@ class RunSetup:
     workspace_address: str = ""
     #: None for a run on this machine.
     environment: Environment | None = None
+    #: Whether the run asked for hosts that are not on spot.
+    on_demand: bool = False
 
 
 class Polling(NamedTuple):
@@ -393,6 +395,17 @@ class RetryRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class HostChoice:
+    """The hosts that one compute environment may start for a step."""
+
+    #: Instance types, families, and words for families such as `optimal`.
+    type_names: tuple[str, ...]
+    #: The largest size of the environment; None if it is not known.
+    max_vcpus: int | None = None
+    is_spot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedRun:
     """A run that its engine has checked and can execute. Nothing is recorded yet."""
 
@@ -410,6 +423,10 @@ class PreparedRun:
     queues: Mapping[str, str] = field(default_factory=dict)
     #: Step -> commands that can run at once, of dynamic steps.
     slots: Mapping[str, int] = field(default_factory=dict)
+    #: Where the run's hosts are paid for; None for a run that costs nothing.
+    environment: Environment | None = None
+    #: Step -> hosts that it may get, in the order in which they are tried; empty if unknown.
+    hosts: Mapping[str, Sequence[HostChoice]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

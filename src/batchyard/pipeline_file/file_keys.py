@@ -186,6 +186,14 @@ STEP_KEYS = {
         field="timeout_s",
         in_defaults=True,
     ),
+    "expect": Key(
+        key_types.DURATION,
+        "Usual time of one command. It is used for estimates of cost as long as no earlier run"
+        " tells the time.",
+        examples=("3m",),
+        field="expect_s",
+        in_defaults=True,
+    ),
     "retries": Key(
         limited_type("retries"),
         "Extra attempts: a child has `retries` + 1.",

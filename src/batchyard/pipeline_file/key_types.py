@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from batchyard import units
 from batchyard.batch import limits
@@ -79,8 +80,12 @@ def _check_memory(node: Node, label: str, mistakes: Mistakes) -> int | None:
     return check_amount(node, label, mistakes, units.parse_memory)
 
 
+def _check_duration(node: Node, label: str, mistakes: Mistakes) -> int | None:
+    return check_amount(node, label, mistakes, units.parse_duration)
+
+
 def _check_timeout(node: Node, label: str, mistakes: Mistakes) -> int | None:
-    timeout_s = check_amount(node, label, mistakes, units.parse_duration)
+    timeout_s = _check_duration(node, label, mistakes)
     if timeout_s is not None:
         key_limits.warn_of_short_timeout(timeout_s, node, label, mistakes)
     return timeout_s
@@ -172,8 +177,8 @@ MEMORY = ValueType(
     },
     "amount",
 )
-TIMEOUT = ValueType(
-    _check_timeout,
+DURATION = ValueType(
+    _check_duration,
     {
         "anyOf": [
             {"type": "integer", "minimum": 1},
@@ -184,6 +189,7 @@ TIMEOUT = ValueType(
     },
     "time",
 )
+TIMEOUT = replace(DURATION, check=_check_timeout)
 EXIT_RULE = ValueType(
     _check_exit_rule,
     {

@@ -20,7 +20,7 @@ from batchyard.pipeline_file.file_keys import STEP_KEYS
 _MEMORY = {"GiB": 1024, "MiB": 1}
 _TIME = {"h": 3600, "m": 60, "s": 1}
 #: Fields of a step whose key has a unit -> units and their sizes, the largest first.
-_UNITS = {"memory_mib": _MEMORY, "shm_mib": _MEMORY, "timeout_s": _TIME}
+_UNITS = {"memory_mib": _MEMORY, "shm_mib": _MEMORY, "timeout_s": _TIME, "expect_s": _TIME}
 _EMPTY_STEP = Step("")
 
 

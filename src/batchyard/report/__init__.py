@@ -1,7 +1,7 @@
 """The HTML page about a run. This module reads the run; all other modules here are pure.
 
 - figures: from ended attempts to a few numbers for each step; lanes: which attempts overlap
-- timeline, durations, tables, failures: from figures to the parts of the page
+- timeline, durations, tables, failures: from figures to the parts of the page; costs: from a bill
 - page: from the parts to the document; style: its style sheet
 - markup: HTML and SVG elements, always escaped; amounts: numbers as text, ticks of axes
 """
@@ -9,13 +9,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import batchyard
 from batchyard import status
-from batchyard.engines.base import RunRecord
+from batchyard.engines.base import RunEngine, RunRecord
+from batchyard.errors import BatchyardError
 from batchyard.report.failures import MAX_FAILURES
 from batchyard.report.page import About, make_page
 from batchyard.status import RunStatus
+
+if TYPE_CHECKING:
+    from batchyard.cost.run_bill import RunBill
 
 
 def of_run(record: RunRecord, now_ms: int) -> str:
@@ -35,9 +41,22 @@ def of_run(record: RunRecord, now_ms: int) -> str:
         commands=_failed_commands(record, run_status),
     )
     try:
+        about = replace(about, cost=_find_bill(record, engine))
         return make_page(run_status, engine.attempts(engine.job_ids), about)
     finally:
         engine.close()
+
+
+def _find_bill(record: RunRecord, engine: RunEngine) -> RunBill | None:
+    """Return what the run has cost; None for a run that costs nothing, and if nobody knows."""
+    if engine.setup().environment is None:
+        return None
+    from batchyard.cost.run_bill import bill_so_far
+
+    try:
+        return bill_so_far(record, engine)
+    except BatchyardError:
+        return None  # the page is still of use
 
 
 def _failed_commands(

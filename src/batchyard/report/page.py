@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from batchyard.batch.jobs import Resources
 from batchyard.engines.base import AttemptDetail, RunState
@@ -20,6 +21,7 @@ from batchyard.report.amounts import (
     format_mib,
     format_time,
 )
+from batchyard.report.costs import cost_section
 from batchyard.report.durations import draw_durations
 from batchyard.report.failures import failures_section, retries_section
 from batchyard.report.figures import StepFigures
@@ -29,6 +31,9 @@ from batchyard.report.tables import Totals, steps_table
 from batchyard.report.timeline import draw_timeline
 from batchyard.status import RunStatus, explain_excess, iso
 from batchyard.units import pluralize
+
+if TYPE_CHECKING:
+    from batchyard.cost.run_bill import RunBill
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _TONES = {
@@ -55,6 +60,8 @@ class About:
     retry_of: str | None = None
     #: (step, index) -> the commands of a child that failed
     commands: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
+    #: what the run has cost; None if it cost nothing
+    cost: RunBill | None = None
 
 
 def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> str:
@@ -82,6 +89,7 @@ def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About
                 steps_table(steps, totals, is_over=is_over),
                 _notes_on_steps(),
             ),
+            cost_section(about.cost),
             _timeline_section(steps, begin_ms, end_ms, is_open=not is_over),
             _durations_section(steps),
             failures_section(status.run, steps, status.failures, about.commands),

@@ -103,6 +103,16 @@ ul.legend {
 }
 .legend li { color: var(--soft); font-size: .8rem; }
 .legend svg { vertical-align: -.1em; margin-right: .45em; overflow: visible; }
+.money .bar {
+  display: flex; height: 1.1rem; border-radius: .3rem; overflow: hidden; max-width: 62rem;
+  background: var(--grid);
+}
+.money .legend i {
+  display: inline-block; width: .65em; height: .65em; border-radius: 2px; margin-right: .45em;
+}
+.money .used { background: var(--c2); } .money .idle { background: var(--line); }
+.money .lost { background: var(--bad); }
+section > h3 + .scroll { margin-top: .4rem; }
 .scroll + article { margin-top: 1.25rem; }
 article { border: 1px solid var(--line); border-radius: .5rem; margin: 0 0 1rem; overflow: hidden; }
 article header {

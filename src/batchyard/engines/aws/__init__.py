@@ -79,6 +79,8 @@ class AwsEngine:
             settings.run_id,
             workspace=workspace,
             commands_done=repetition.commands_done,
+            environment=settings.environment,
+            hosts=preparing.hosts_by_step(plan, settings),
         )
 
     def prepare_resume(

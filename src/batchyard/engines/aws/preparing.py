@@ -22,7 +22,14 @@ from batchyard.batch.limits import MAX_TAG_VALUE_CHARS
 from batchyard.engines.aws import inputs, queue_hosts, render
 from batchyard.engines.aws.queue_hosts import ComputeEnvironment
 from batchyard.engines.aws.target import Target
-from batchyard.engines.base import Offer, PreparedRun, RunRequest, ServiceRequest, new_run_id
+from batchyard.engines.base import (
+    HostChoice,
+    Offer,
+    PreparedRun,
+    RunRequest,
+    ServiceRequest,
+    new_run_id,
+)
 from batchyard.environments import Environment
 from batchyard.errors import InputError
 from batchyard.images import registry
@@ -72,6 +79,8 @@ def prepare(request: RunRequest) -> PreparedRun:
             for job in plan.jobs
             if job.is_dynamic
         },
+        environment=environment,
+        hosts=hosts_by_step(plan, target),
     )
 
 
@@ -139,7 +148,15 @@ def check_queues(target: Target, plan: Plan, *, refuses_misfits: bool = True) ->
     fargate = frozenset(
         name for name, entries in hosts.items() if any(entry.is_fargate for entry in entries)
     )
-    target = replace(target, fair_queues=fair, fargate_queues=fargate)
+    choices = {
+        name: tuple(
+            HostChoice(entry.type_names, entry.max_vcpus, entry.is_spot)
+            for entry in entries
+            if entry.type_names
+        )
+        for name, entries in hosts.items()
+    }
+    target = replace(target, fair_queues=fair, fargate_queues=fargate, hosts=choices)
     if refuses_misfits:
         _require_hosts(plan, target, hosts, session)
     return target
@@ -177,6 +194,12 @@ def _require_hosts(
     problems = list(queue_hosts.find_misfits(plan, target, hosts, types))
     if problems:
         raise InputError("AWS Batch would never start this:\n  " + "\n  ".join(problems))
+
+
+def hosts_by_step(plan: Plan, target: Target) -> dict[str, tuple[HostChoice, ...]]:
+    return {
+        step: target.hosts.get(queue, ()) for step, queue in queues_by_step(plan, target).items()
+    }
 
 
 def queues_by_step(plan: Plan, target: Target) -> dict[str, str]:

@@ -33,6 +33,7 @@ class ComputeEnvironment:
     max_vcpus: int | None = None
     #: As in the compute environment: types, families, and words for families. Empty for Fargate.
     type_names: tuple[str, ...] = ()
+    is_spot: bool = False
 
 
 def read_environments(
@@ -56,7 +57,8 @@ def _read_environment(document: Mapping[str, Any]) -> ComputeEnvironment:
     if resources["type"].startswith("FARGATE"):
         return ComputeEnvironment(name, is_fargate=True, max_vcpus=max_vcpus)
     type_names = tuple(resources.get("instanceTypes") or ("default_x86_64",))
-    return ComputeEnvironment(name, max_vcpus=max_vcpus, type_names=type_names)
+    is_spot = resources["type"] == "SPOT"
+    return ComputeEnvironment(name, max_vcpus=max_vcpus, type_names=type_names, is_spot=is_spot)
 
 
 def list_type_patterns(

@@ -370,6 +370,7 @@ class AwsRun:
             self._record.workspace,
             workspace_address=self._target.workspace,
             environment=self._target.environment,
+            on_demand=self._target.on_demand,
         )
 
     def usage(self, *, asks: bool = True) -> Usage | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from batchyard import environments, s3_layout
+from batchyard.engines.base import HostChoice
 from batchyard.environments import Environment
 from batchyard.plan import PlannedJob
 
@@ -27,6 +28,8 @@ class Target:
     fair_queues: frozenset[str] = frozenset()
     #: Queues whose jobs run on Fargate, by the name that the plan uses.
     fargate_queues: frozenset[str] = frozenset()
+    #: Queue -> its hosts when the run was prepared. Not part of the record.
+    hosts: Mapping[str, tuple[HostChoice, ...]] = field(default_factory=dict, compare=False)
 
     def queue_of(self, job: PlannedJob) -> str:
         """Return the queue that the step's jobs go to. Raises InputError if there is none."""
