@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -33,6 +34,7 @@ from batchyard.engines.base import (
     RunRecord,
     RunRequest,
     RunState,
+    say_nothing,
 )
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError, OperationalError
@@ -40,6 +42,7 @@ from batchyard.folder import find_home, home_beside
 from batchyard.pipeline import Pipeline as Model
 from batchyard.pipeline_file import plain_lists, printing, reading
 from batchyard.pipeline_file.plain_lists import ListSettings
+from batchyard.supervision import Supervisor
 
 
 def _home(home: str | Path | None) -> str | None:
@@ -170,6 +173,7 @@ class Pipeline:
         engine: str | Engine = engines.DEFAULT,
         environment: str | None = None,
         on_demand: bool = False,
+        spot: bool = False,
         home: str | Path | None = None,
         commands: bool = False,
     ) -> dict[str, Any]:
@@ -183,6 +187,7 @@ class Pipeline:
             self._request(only, start_from, offer, home),
             environment=environment,
             on_demand=on_demand,
+            spot=spot,
         )
         used_engine = _load_engine(engine)
         preview = operations.preview(used_engine, request)
@@ -194,6 +199,7 @@ class Pipeline:
         engine: str | Engine = engines.DEFAULT,
         environment: str | None = None,
         on_demand: bool = False,
+        spot: bool = False,
         only: str | None = None,
         start_from: str | None = None,
         offer: Offer | None = None,
@@ -202,13 +208,15 @@ class Pipeline:
         """Begin a run, and return once it goes on by itself.
 
         ``engine``: a name, or an engine object such as ``batchyard.engines.memory.MemoryEngine``.
-        ``environment`` and ``on_demand`` are for engines on AWS. ``offer``: what the run may use of
-        this machine; of a run on AWS, only `use_gpus` and `workspace`.
+        ``environment``, ``on_demand`` and ``spot`` are for engines on AWS; ``spot``: no child goes
+        on, on demand, whatever the file says. ``offer``: what the run may use of this machine; of
+        a run on AWS, only `use_gpus` and `workspace`.
         """
         request = replace(
             self._request(only, start_from, offer, home),
             environment=environment,
             on_demand=on_demand,
+            spot=spot,
         )
         record, notes = operations.begin(_load_engine(engine), request)
         return Run(record, [*notes, *_start(record)])
@@ -357,16 +365,21 @@ class Run:
             time.sleep(delay_s)
 
         caller = PatientCaller(sleep=pause)
+        supervise = Supervisor(self._record, engine, say_nothing)
         while True:
-            current = caller.call(lambda: status.of_engine(self._record, engine, max_failures=0))
-            if current.state is not RunState.RUNNING:
-                return current.state.value
-            if current.is_interrupted:
+            overview = caller.call(engine.overview)
+            if overview.state is not RunState.RUNNING:
+                engine.close()
+                return overview.state.value
+            if overview.is_interrupted:
+                engine.close()
                 raise OperationalError(
-                    f"run {self.id} is interrupted: {current.interruption}",
+                    f"run {self.id} is interrupted: {overview.interruption}",
                     hint="Run.resume() continues it",
                 )
-            pause(backoff.next_delay_s(current.steps))
+            look_s = caller.call(partial(supervise, overview))
+            engine.close()
+            pause(min(look_s, backoff.next_delay_s([job.counts for job in overview.jobs])))
 
     def logs(
         self, step: str | None = None, index: int | None = None, *, failed: bool = False
@@ -453,6 +466,15 @@ class Run:
         )
         record = operations.begin_retry(self._record, request, notes.append)
         return Run(record, [*notes, *_start(record)])
+
+    def fallback(self) -> Run | None:
+        """Begin a run of the children that spot instances did not finish: they go on, on demand.
+
+        None if there are none, or if they go on already. The command `run` does this by itself.
+        """
+        notes: list[str] = []
+        record = operations.begin_fallback(self._record, notes.append)
+        return None if record is None else Run(record, [*notes, *_start(record)])
 
     def plan_retry(
         self,

@@ -18,6 +18,7 @@ from batchyard.command_lengths import Expectation
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     Engine,
+    FallbackRun,
     PreparedRun,
     RetryRequest,
     RunEngine,
@@ -40,6 +41,7 @@ from batchyard.pipeline import MAX_ARRAY_SIZE
 from batchyard.plan import Plan
 from batchyard.planned_commands import PlannedCommand
 from batchyard.quick_dataclasses import dataclass
+from batchyard.units import pluralize
 
 _STOP_REASON = "stopped by the user"
 _STOP_POLL_S = 0.1
@@ -101,7 +103,7 @@ def _all_engines() -> list[Engine]:
 
 def prepare(engine: Engine, request: RunRequest) -> PreparedRun:
     """Fit a run to its engine, for ``begin``. Raises InputError if it could never succeed there."""
-    return engine.prepare(_limit_at_once(request))
+    return engine.prepare(_fit_to_flags(request))
 
 
 def begin(
@@ -157,7 +159,7 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
     A plan that this machine refuses is returned with a note, since another machine may run it.
     Raises InputError for a plan that another engine refuses.
     """
-    request = _limit_at_once(request)
+    request = _fit_to_flags(request)
     try:
         prepared = engine.prepare(request)
     except BatchyardError as exc:
@@ -199,12 +201,20 @@ def preview_resume(record: RunRecord) -> Preview:
     return Preview(record.plan, commands=planned_commands.of_resume(record))
 
 
-def _limit_at_once(request: RunRequest) -> RunRequest:
-    """Return the request with a plan of at most as many commands at once as its offer says."""
-    at_once = request.offer.at_once
-    if at_once is None:
-        return request
-    return replace(request, plan=planning.limit_at_once(request.plan, at_once))
+def _fit_to_flags(request: RunRequest) -> RunRequest:
+    """Return the request with the plan that its offer, and its choice of a market, ask for.
+
+    A plan has at most as many commands at once as the offer says. Where all children are on spot,
+    or all on demand, none of them moves from one to the other.
+    """
+    if request.on_demand and request.spot:
+        raise InputError("--on-demand and --spot exclude each other", hint="give one of them")
+    plan = request.plan
+    if request.on_demand or request.spot:
+        plan = replace(plan, spot=None)
+    if request.offer.at_once is not None:
+        plan = planning.limit_at_once(plan, request.offer.at_once)
+    return replace(request, plan=plan)
 
 
 def begin_retry(
@@ -218,6 +228,35 @@ def begin_retry(
     prepared = replace(prepared, plan=earlier_runs.with_lengths_of(old, prepared.plan))
     file = Path(old.file) if old.file else None
     return runs.begin(old.home, old.engine, prepared, file=file, retry_of=old.run_id)
+
+
+def begin_fallback(old: RunRecord, say: Say = say_nothing) -> RunRecord | None:
+    """Record a run of the children that spot instances did not finish, which go on, on demand.
+
+    None if the run has no such children, or if they go on already. Nothing executes yet.
+    """
+    if old.plan.spot is None:
+        return None
+    run = old.open()
+    try:
+        fallback = run.find_fallback()
+        if fallback is None:
+            return None
+        record = begin_retry(old, RetryRequest(fallback=fallback), say)
+        entry = FallbackRun(record.run_id, fallback.reclaimed, fallback.waited)
+        if not run.record_fallback(entry):
+            # Another command that watches the run was faster.
+            runs.delete(record)
+            return None
+    finally:
+        run.close()
+    moved = fallback.reclaimed + fallback.waited
+    children = pluralize(moved, "child", "children")
+    say(
+        f"{children} of run {old.run_id} did not end on spot instances ({fallback.reclaimed} "
+        f"reclaimed, {fallback.waited} without a host) and go on, on demand, as {record.run_id}"
+    )
+    return record
 
 
 def prepare_resume(

@@ -47,6 +47,19 @@ class ExitRule:
 
 
 @dataclass(frozen=True, slots=True)
+class SpotRule:
+    """When children go on, on demand: after reclaims, or after a time without a start."""
+
+    #: reclaims of one child
+    reclaims: int | None = None
+    #: time in which no child of a step has started
+    wait_s: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.wait_s}s" if self.reclaims is None else str(self.reclaims)
+
+
+@dataclass(frozen=True, slots=True)
 class Mount:
     """A folder of the container, from one of ``efs``, ``host`` and ``instance_store``."""
 
@@ -132,6 +145,8 @@ class Pipeline:
     workspace: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     fail_fast: bool = False
+    #: when children on spot instances go on, on demand; None is never
+    spot: SpotRule | None = None
     warnings: tuple[Mistake, ...] = ()
     #: (step, `cpus`, `memory` or `gpus`) -> `FILE:LINE:COLUMN`, where the file asks for it
     resource_places: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)

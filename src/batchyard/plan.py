@@ -16,7 +16,7 @@ from batchyard import shard
 from batchyard.batch.jobs import Action, EvaluateOnExit, Resources, RetryStrategy
 from batchyard.command_lengths import Expectation
 from batchyard.errors import InputError
-from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step, sort_by_needs
+from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, SpotRule, Step, sort_by_needs
 from batchyard.quick_dataclasses import dataclass
 
 #: More than the number of any child or command has.
@@ -152,6 +152,8 @@ class Plan:
     pipeline: str
     jobs: tuple[PlannedJob, ...]
     fail_fast: bool = False
+    #: when children on spot instances go on, on demand; None is never
+    spot: SpotRule | None = None
     #: step -> its list of commands; not part of the JSON
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
     #: step -> lengths of its commands, see command_lengths; not part of the JSON
@@ -208,7 +210,7 @@ def make(pipeline: Pipeline, *, only: str | None = None, start_from: str | None 
     )
     lists = {step.name: step.commands for step in steps if step.commands is not None}
     lengths = {step.name: step.weight for step in steps if step.weight and step.is_dynamic}
-    return Plan(pipeline.name, jobs, pipeline.fail_fast, lists, lengths)
+    return Plan(pipeline.name, jobs, pipeline.fail_fast, pipeline.spot, lists, lengths)
 
 
 def without_gpus(plan: Plan) -> Plan:
@@ -425,13 +427,21 @@ def to_json(plan: Plan) -> dict[str, Any]:
             {**rule, "action": rule["action"].value} for rule in rules
         ]
         jobs.append(fields)
-    return {"pipeline": plan.pipeline, "fail_fast": plan.fail_fast, "jobs": jobs}
+    return {
+        "pipeline": plan.pipeline,
+        "fail_fast": plan.fail_fast,
+        "spot": None if plan.spot is None else asdict(plan.spot),
+        "jobs": jobs,
+    }
 
 
 def from_json(record: Mapping[str, Any], lists: Mapping[str, Sequence[str]] | None = None) -> Plan:
     """Return the plan that ``to_json`` made, with its lists."""
     jobs = tuple(map(_job_from_json, record["jobs"]))
-    return Plan(record["pipeline"], jobs, record["fail_fast"], lists or {})
+    # Older versions of batchyard did not write it.
+    spot = record.get("spot")
+    rule = None if spot is None else SpotRule(**spot)
+    return Plan(record["pipeline"], jobs, record["fail_fast"], rule, lists or {})
 
 
 _TUPLE_FIELDS = ("inputs", "outputs", "checkpoint", "earlier_outputs", "retry_on", "fail_on")

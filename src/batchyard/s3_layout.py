@@ -18,6 +18,8 @@
                    checkpoint/<step>/<child>/<time>-<attempt>.json  says that it is complete
                    workspace/...        files that the steps share, unless they are elsewhere
                    stopped.json         reason of the request to stop the run
+                   waited.json          steps that waited too long for spot instances
+                   fallback.json        the run in which children go on, on demand; written once
                    final.json           end states of the jobs, which AWS forgets
                    failures.json        the first failed attempts of a run that is over
                    usage.json           hosts and attempts on them, which AWS forgets; prices
@@ -34,6 +36,8 @@ FINAL_STATES = "final.json"
 FAILURES = "failures.json"
 USAGE = "usage.json"
 STOP_REQUEST = "stopped.json"
+WAITED_STEPS = "waited.json"
+FALLBACK = "fallback.json"
 SKIPPED_COMMANDS = "skip.json"
 INPUT_FILES = "inputs.json"
 #: below the blocks of a step, after the numbers of all blocks in the order of keys

@@ -14,6 +14,7 @@ from batchyard.engines.base import (
     AttemptDetail,
     CommandCounts,
     CommandDetail,
+    FallbackRun,
     JobDetail,
     MemoryExcess,
     Overview,
@@ -97,6 +98,10 @@ class RunStatus:
     notes: tuple[str, ...] = ()
     #: Steps whose children AWS Batch would have killed because of their memory.
     memory_excesses: tuple[MemoryExcess, ...] = ()
+    #: Where children go on that spot instances did not finish; None if there is no such run.
+    fallback: FallbackRun | None = None
+    #: Children of this run that are on demand because spot instances did not finish them.
+    moved_children: int = 0
 
     @property
     def is_interrupted(self) -> bool:
@@ -143,6 +148,8 @@ def of_engine(
             waits=waits,
             notes=notes,
             memory_excesses=overview.memory_excesses,
+            fallback=overview.fallback,
+            moved_children=overview.moved_children,
         )
     finally:
         engine.close()
@@ -282,6 +289,8 @@ def to_json(status: RunStatus) -> dict[str, Any]:
         "ended": iso(status.ended_ms),
         "interrupted": status.is_interrupted,
         "retry_of": status.retry_of,
+        "fallback": None if status.fallback is None else asdict(status.fallback),
+        "moved_children": status.moved_children,
         "steps": [
             {
                 "name": step.name,
@@ -366,6 +375,24 @@ def explain_excess(excess: MemoryExcess) -> str:
         f"{excess.step}: {children} used more memory than requested "
         f"({excess.step}:{excess.index}: {peak} of {requested}); AWS Batch would kill such a child"
     )
+
+
+def explain_moves(status: RunStatus) -> list[str]:
+    """Return sentences about children that left spot instances, in this run and after it."""
+    sentences = []
+    if status.moved_children:
+        children = pluralize(status.moved_children, "child is", "children are")
+        sentences.append(
+            f"{children} on demand: spot instances did not finish them in {status.retry_of}"
+        )
+    fallback = status.fallback
+    if fallback is not None:
+        moved = pluralize(fallback.reclaimed + fallback.waited, "child", "children")
+        sentences.append(
+            f"{moved} did not end on spot instances ({fallback.reclaimed} reclaimed,"
+            f" {fallback.waited} without a host) and went on, on demand, as {fallback.run_id}"
+        )
+    return sentences
 
 
 def iso(at_ms: int | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 from batchyard import status
@@ -12,6 +13,7 @@ from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError
 from batchyard.folder import home_flag
 from batchyard.status import RunStatus
+from batchyard.supervision import Supervisor
 
 
 def follow(record: RunRecord, *, quiet: bool) -> RunStatus:
@@ -19,6 +21,7 @@ def follow(record: RunRecord, *, quiet: bool) -> RunStatus:
     engine = record.open()
     backoff = Backoff(engine.status_polling)
     watcher = progress.watcher_for(record.plan, quiet=quiet)
+    supervise = Supervisor(record, engine, watcher.note)
     caller = PatientCaller(watcher.note)
     is_running = False
     try:
@@ -29,7 +32,8 @@ def follow(record: RunRecord, *, quiet: bool) -> RunStatus:
             if not is_running:
                 return caller.call(lambda: status.of_engine(record, engine))
             watcher.jobs_changed(overview.jobs)
-            time.sleep(backoff.next_delay_s([job.counts for job in overview.jobs]))
+            look_s = caller.call(partial(supervise, overview))
+            time.sleep(min(look_s, backoff.next_delay_s([job.counts for job in overview.jobs])))
     except (KeyboardInterrupt, BatchyardError):
         if is_running:
             flags = home_flag(record.folder, Path.cwd())

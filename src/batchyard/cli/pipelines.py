@@ -186,7 +186,7 @@ class Source:
 
 
 def engine_flags(function: F) -> F:
-    """Add the flags that select an engine: --engine, --env and --on-demand."""
+    """Add the flags that select an engine: --engine, --env, --on-demand and --spot."""
     for option in reversed(
         [
             click.option(
@@ -201,6 +201,12 @@ def engine_flags(function: F) -> F:
             env_option_for("AWS only: environment to run in; `batchyard environments` lists them."),
             click.option(
                 "--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot."
+            ),
+            click.option(
+                "--spot",
+                is_flag=True,
+                help="AWS only: stay on spot instances, without `spot: fallback_after` of the"
+                " file.",
             ),
         ]
     ):

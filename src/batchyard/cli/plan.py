@@ -88,6 +88,7 @@ def command(
     engine: str,
     env: str | None,
     on_demand: bool,
+    spot: bool,
     home: str | None,
     as_json: bool,
     **flags: Any,
@@ -105,7 +106,8 @@ def command(
             "what is to be planned?", hint="give one of FILE, --retry RUN and --resume RUN"
         )
     if file is not None:
-        preview, runs_home = _preview_file(file, engine, env, on_demand, home, flags)
+        flags |= {"on_demand": on_demand, "spot": spot}
+        preview, runs_home = _preview_file(file, engine, env, home, flags)
     else:
         _refuse_file_flags("--resume" if retry is None else "--retry")
         record = find_run(home, str(resume if retry is None else retry), env)
@@ -161,7 +163,7 @@ def _read_changes(on_demand: bool, flags: Mapping[str, Any]) -> RetryRequest:
 
 
 def _preview_file(
-    file: str, engine: str, env: str | None, on_demand: bool, home: str | None, flags: Any
+    file: str, engine: str, env: str | None, home: str | None, flags: Any
 ) -> tuple[Preview, Path]:
     source = pipelines.load_source(file, flags)
     pipelines.print_source_notes(source)
@@ -171,7 +173,8 @@ def _preview_file(
         home=home_beside(source.pipeline.folder, home),
         offer=source.offer,
         environment=env,
-        on_demand=on_demand,
+        on_demand=flags["on_demand"],
+        spot=flags["spot"],
     )
     return operations.preview(engines.load(engine), request), request.home
 

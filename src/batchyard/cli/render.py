@@ -13,7 +13,14 @@ from batchyard.command_lengths import Expectation
 from batchyard.engines.base import AttemptDetail, RunState, ServiceRequest
 from batchyard.plan import Plan, PlannedJob, count_commands
 from batchyard.planned_commands import PlannedCommand
-from batchyard.status import MAX_FAILURES, Failure, RunStatus, StepStatus, explain_excess
+from batchyard.status import (
+    MAX_FAILURES,
+    Failure,
+    RunStatus,
+    StepStatus,
+    explain_excess,
+    explain_moves,
+)
 from batchyard.units import format_duration, format_memory, pluralize, show_controls
 
 _COLOURS = {
@@ -59,6 +66,8 @@ def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
             lines.append(f"  $ {_truncate(show_controls(failure.text))}")
         lines += [f"  | {_truncate(line)}" for line in failure.log_tail] or ["  | (no output)"]
     lines += _excess_lines(status)
+    moves = explain_moves(status)
+    lines += ["", *moves] if moves else []
     lines += _wait_lines(status, now_ms, flags)
     lines += _next_commands(status, flags)
     return lines

@@ -18,6 +18,7 @@ from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError
 from batchyard.folder import home_beside, home_flag
 from batchyard.status import RunStatus
+from batchyard.supervision import Supervisor
 
 if TYPE_CHECKING:
     from batchyard.cost.run_bill import RunBill
@@ -55,6 +56,7 @@ def command(
     engine: str,
     env: str | None,
     on_demand: bool,
+    spot: bool,
     home: str | None,
     as_json: bool,
     **flags: Any,
@@ -77,6 +79,7 @@ def command(
         offer=source.offer,
         environment=env,
         on_demand=on_demand,
+        spot=spot,
         detached=detach,
     )
     loaded_engine = engines.load(engine)
@@ -134,7 +137,7 @@ def _execute(record: RunRecord, as_json: bool) -> int:
     engine = record.open()
     try:
         try:
-            engine.execute(watcher)
+            engine.execute(watcher, supervise=Supervisor(record, engine, watcher.note))
         finally:
             watcher.close()
         caller = PatientCaller(_say, was_answered=True)
@@ -142,6 +145,9 @@ def _execute(record: RunRecord, as_json: bool) -> int:
         bill = find_recorded_bill(record, asks_prices=True)
     finally:
         engine.close()
+    moved = operations.begin_fallback(record, _say) if final.state is RunState.FAILED else None
+    if moved is not None:
+        return carry_out(moved, detach=False, as_json=as_json)
     # The exit code says how the run ended, also where nobody reads the text any more.
     with suppress(OSError):
         if as_json:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from batchyard import status
+from batchyard import operations, status
 from batchyard.cli import render, render_bill
 from batchyard.cli.following import follow
 from batchyard.cli.options import (
@@ -19,7 +19,7 @@ from batchyard.cli.options import (
     run_argument,
     run_env_option,
 )
-from batchyard.cli.run import exit_code, find_recorded_bill
+from batchyard.cli.run import carry_out, exit_code, find_recorded_bill
 from batchyard.folder import home_flag
 
 
@@ -42,7 +42,13 @@ def command(run: str, watch: bool, env: str | None, home: str | None, as_json: b
     --watch: 0 all jobs succeeded, 1 a job failed, 3 the run's process died, 130 stopped.
     """
     record = find_run(home, run, env)
-    current = follow(record, quiet=as_json) if watch else status.of_run(record)
+    if watch:
+        current = follow(record, quiet=as_json)
+        moved = operations.begin_fallback(record, _say)
+        if moved is not None:
+            return carry_out(moved, detach=False, as_json=as_json)
+    else:
+        current = status.of_run(record)
     for note in current.notes:
         click.echo(note, err=True)
     bill = find_recorded_bill(record, asks_prices=watch)
@@ -53,3 +59,7 @@ def command(run: str, watch: bool, env: str | None, home: str | None, as_json: b
         lines = render.status_lines(current, int(time.time() * 1000), flags)
         click.echo("\n".join([*lines, *render_bill.recorded_lines(bill, flags)]))
     return exit_code(current) if watch else 0
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

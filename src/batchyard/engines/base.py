@@ -7,6 +7,7 @@ differences between engines are behind these protocols, and one test suite tests
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -197,6 +198,28 @@ class MemoryExcess:
 
 
 @dataclass(frozen=True, slots=True)
+class Fallback:
+    """Children that spot instances did not finish, and what depends on them."""
+
+    #: Step -> children that run again, by their numbers in the step.
+    children: Mapping[str, Sequence[int]]
+    #: Steps whose children go on, on demand. The others stay on spot.
+    on_demand_steps: tuple[str, ...]
+    #: Children that were reclaimed, and that waited too long for a host.
+    reclaimed: int = 0
+    waited: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackRun:
+    """The run in which children of a run go on, on demand."""
+
+    run_id: str
+    reclaimed: int
+    waited: int
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The state of a whole run."""
 
@@ -208,6 +231,10 @@ class Overview:
     interruption: str = ""
     #: Empty for an engine that ends such children.
     memory_excesses: tuple[MemoryExcess, ...] = ()
+    #: Where children go on that spot instances did not finish; None if there is no such run.
+    fallback: FallbackRun | None = None
+    #: Children of this run that are on demand because spot instances did not finish them.
+    moved_children: int = 0
 
     @property
     def is_interrupted(self) -> bool:
@@ -366,6 +393,8 @@ class RunRequest:
     #: Name of an AWS environment, for the engines that need one.
     environment: str | None = None
     on_demand: bool = False
+    #: Whether all children stay on spot instances, whatever the pipeline says.
+    spot: bool = False
     #: Whether the run must continue after the process that asks for it has ended.
     detached: bool = False
     #: Whether a step that no host can run is refused. The doctor explains such steps instead.
@@ -387,6 +416,8 @@ class RetryRequest:
     #: Only of a retry: the part of the run that is repeated, also if it succeeded; None: all that
     #: has not succeeded.
     part: RunPart | None = None
+    #: Only of a retry: what goes on, on demand, of a run whose children spot did not finish.
+    fallback: Fallback | None = None
 
     def __post_init__(self) -> None:
         _require_count("retry", "cpus", self.cpus, 1)
@@ -475,6 +506,16 @@ def new_run_id(plan: Plan) -> str:
 # -- the two protocols -------------------------------------------------------------------------
 
 
+#: Looks at the state of a run, and does what its rules about costs ask for. Returns the seconds
+#: after which it must look again at the latest.
+Supervise = Callable[[Overview], float]
+
+
+def supervise_nothing(overview: Overview) -> float:
+    """Return that no further look is needed."""
+    return math.inf
+
+
 class Watcher(Protocol):
     """Receives the progress of a run while it executes, for example to show it."""
 
@@ -550,11 +591,18 @@ class RunEngine(Protocol):
         executes the run.
         """
 
-    def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
+    def execute(
+        self,
+        watcher: Watcher,
+        *,
+        carry_out_old_stops: bool = False,
+        supervise: Supervise = supervise_nothing,
+    ) -> None:
         """Start or resume the run, and return when it is over or interrupted.
 
         ``carry_out_old_stops``: also carry out stop requests from while no process executed the
-        run. Raises KeyboardInterrupt if the user leaves a run that continues without this process.
+        run. ``supervise``: called with each state of a run on paid hosts. Raises KeyboardInterrupt
+        if the user leaves a run that continues without this process.
         """
 
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
@@ -564,6 +612,20 @@ class RunEngine(Protocol):
         should not wait for that. The jobs end as FAILED with ``reason``. Jobs that are over do not
         change. An interrupted run can be stopped too.
         """
+
+    def leave_spot(self, step: str, reason: str) -> None:
+        """End the children of a step that wait for spot instances, so that ``find_fallback`` has
+        them. None of them may run. Does nothing on an engine without spot instances.
+        """
+
+    def find_fallback(self) -> Fallback | None:
+        """Return the children of a failed run that go on, on demand, by the plan's spot rule.
+
+        None if there are none, or if they go on already.
+        """
+
+    def record_fallback(self, fallback: FallbackRun) -> bool:
+        """Record the run in which children go on. Returns whether it is the first one."""
 
     def scale(self, step: str, children: int) -> int:
         """Let so many children of a dynamic step run at once; return how many there is room for.

@@ -13,7 +13,7 @@ from typing import Any
 from batchyard import yaml_positions
 from batchyard.batch import limits
 from batchyard.pipeline import MAX_NAME_LENGTH, MAX_STEP_NAME_LENGTH, Need
-from batchyard.pipeline_file import container_keys, key_types
+from batchyard.pipeline_file import container_keys, cost_keys, key_types
 from batchyard.pipeline_file.key_types import limited_type
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.value_types import (
@@ -395,5 +395,12 @@ FILE_KEYS = {
         "Stop the whole run once a child has failed for good.",
         default=False,
         see="keep_going and fail_fast",
+    ),
+    "spot": Key(
+        cost_keys.SPOT,
+        "On AWS: when children that spot instances do not finish go on, on demand.",
+        absence="they stay on spot",
+        examples=({"fallback_after": 2}, {"fallback_after": "15m"}),
+        see="spot",
     ),
 }

@@ -7,11 +7,18 @@ import re
 from collections.abc import Mapping
 
 from batchyard.pipeline_file.container_keys import MOUNT_KEYS
+from batchyard.pipeline_file.cost_keys import SPOT_KEYS
 from batchyard.pipeline_file.file_keys import FILE_KEYS, NEED_KEYS, STEP_KEYS
 from batchyard.pipeline_file.value_types import Key
 
 #: name in the page's comments -> keys of the table between them
-TABLES = {"file": FILE_KEYS, "step": STEP_KEYS, "need": NEED_KEYS, "mount": MOUNT_KEYS}
+TABLES = {
+    "file": FILE_KEYS,
+    "step": STEP_KEYS,
+    "need": NEED_KEYS,
+    "mount": MOUNT_KEYS,
+    "spot": SPOT_KEYS,
+}
 
 
 def with_key_tables(page: str, tables: Mapping[str, Mapping[str, Key]] = TABLES) -> str:

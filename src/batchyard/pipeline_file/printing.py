@@ -35,6 +35,8 @@ def print_pipeline(pipeline: Pipeline) -> str:
         document["workspace"] = pipeline.workspace
     if pipeline.fail_fast:
         document["fail_fast"] = True
+    if pipeline.spot is not None:
+        document["spot"] = {"fallback_after": pipeline.spot.reclaims or str(pipeline.spot)}
     document["steps"] = steps
     return _dump(document)
 

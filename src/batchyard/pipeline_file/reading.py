@@ -91,6 +91,7 @@ def _load(
         workspace=values.get("workspace"),
         params=effective_params or {},
         fail_fast=values.get("fail_fast", False),
+        spot=values.get("spot"),
         warnings=warnings,
         resource_places=_find_resource_places(drafts, path, root),
     )

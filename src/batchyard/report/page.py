@@ -29,7 +29,7 @@ from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.style import CSS
 from batchyard.report.tables import Totals, steps_table
 from batchyard.report.timeline import draw_timeline
-from batchyard.status import RunStatus, explain_excess, iso
+from batchyard.status import RunStatus, explain_excess, explain_moves, iso
 from batchyard.units import pluralize
 
 if TYPE_CHECKING:
@@ -172,6 +172,7 @@ def _facts(status: RunStatus, steps: Sequence[StepFigures], about: About, totals
         ("File", about.file, True),
         ("Workspace", about.workspace, True),
         ("Retry of", about.retry_of, True),
+        ("Spot", "; ".join(explain_moves(status)) or None, True),
     ]
     return tag(
         "dl",

@@ -50,6 +50,8 @@ class AwsEngine:
         run = self.open(old)
         state = _require_over(old, run)
         unfinished = run.unfinished()
+        if request.fallback is not None:
+            unfinished = replace(unfinished, children=request.fallback.children)
         if run.answer_source:
             say(run.answer_source)
         repetition = select_jobs(
@@ -65,6 +67,8 @@ class AwsEngine:
             run_id=new_run_id(plan),
             on_demand=request.on_demand or old.settings.on_demand,
             earlier_runs=(old.run_id, *old.settings.earlier_runs),
+            # A retry by the user is on spot again, unless it is asked for otherwise.
+            on_demand_steps=frozenset(request.fallback.on_demand_steps if request.fallback else ()),
         )
         settings = preparing.check_queues(settings, plan)
         # Refuses steps that AWS Batch cannot run, before anything is recorded.

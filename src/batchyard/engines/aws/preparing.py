@@ -19,7 +19,7 @@ from batchyard.aws.environment_lookup import find_environment
 from batchyard.aws.s3 import Place
 from batchyard.aws.session import AccessDeniedError, AwsRefusedError, AwsSession
 from batchyard.batch.limits import MAX_TAG_VALUE_CHARS
-from batchyard.engines.aws import inputs, queue_hosts, render
+from batchyard.engines.aws import inputs, queue_hosts, render, spot_fallback
 from batchyard.engines.aws.queue_hosts import ComputeEnvironment
 from batchyard.engines.aws.target import Target
 from batchyard.engines.base import (
@@ -55,6 +55,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     plan = request.plan if request.offer.use_gpus else planning.without_gpus(request.plan)
     plan = planning.with_claiming_children(plan, DEFAULT_CHILDREN)
     folder = None if address else workspace_folder(request.pipeline, request.offer.workspace)
+    spot_fallback.require_on_demand_queues(plan, environment)
     target = make_target(
         plan,
         environment,
@@ -64,7 +65,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         pinned=registry.read_pinned_images(request.home, environment.name),
         refuses_misfits=request.refuses_misfits,
     )
-    notes = [*render.render(plan, target).notes]
+    notes = [*render.render(plan, target).notes, *spot_fallback.make_notes(plan)]
     if folder is not None:
         notes += inputs.check_inputs(plan, folder)
     return PreparedRun(
@@ -114,7 +115,10 @@ def make_target(
         address = f"{workspace.rstrip('/')}/"
     else:
         address = s3_layout.workspace_address(environment.run_address(run_id))
-    target = Target(environment, run_id, images, address, user_name(), on_demand)
+    target = Target(
+        *(environment, run_id, images, address, user_name(), on_demand),
+        max_reclaims=plan.spot.reclaims if plan.spot else None,
+    )
     return check_queues(target, plan, refuses_misfits=refuses_misfits)
 
 

@@ -40,14 +40,17 @@ def count_attempts(job: PlannedJob, target: Target, *, has_worker: bool) -> int:
     for reclaims, and may use all of them for failures.
     """
     attempts = job.retry.attempts
+    is_on_demand = target.is_on_demand(job)
     if job.is_dynamic:
         # The worker retries commands itself, so attempts are for reclaims and killed workers only.
-        return limits.MAX_ATTEMPTS
-    if target.on_demand:
+        return limits.MAX_ATTEMPTS if is_on_demand else target.max_reclaims or limits.MAX_ATTEMPTS
+    if is_on_demand:
         return attempts
+    # The last of `max_reclaims` reclaims ends the child, which then goes on, on demand.
+    survived = _RECLAIMS if target.max_reclaims is None else target.max_reclaims - 1
     if has_worker:
-        return min(attempts + _RECLAIMS, limits.MAX_ATTEMPTS)
-    return max(attempts, 1 + _RECLAIMS)
+        return min(attempts + survived, limits.MAX_ATTEMPTS)
+    return max(attempts, 1 + survived)
 
 
 def make_strategy(job: PlannedJob, target: Target, *, has_worker: bool) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from batchyard.aws.session import AwsSession
 from batchyard.aws.submit_job import JobSubmitter
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.lock import RunLock
-from batchyard.engines.aws import from_aws, staging
+from batchyard.engines.aws import from_aws, spot_fallback, staging
 from batchyard.engines.aws.changed_children import ChangedChildren, number_of
 from batchyard.engines.aws.failed_attempts import FailedAttempts
 from batchyard.engines.aws.from_aws import UNSUBMITTED
@@ -35,6 +36,7 @@ from batchyard.engines.aws.run_commands import RunCommands
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.run_status import RunStatusReader
 from batchyard.engines.aws.scaling import Scaling
+from batchyard.engines.aws.spot_fallback import SpotMoves
 from batchyard.engines.aws.step_scales import StepScales
 from batchyard.engines.aws.submission import RunStoppedError, Submission
 from batchyard.engines.aws.success_records import SuccessRecords
@@ -45,6 +47,8 @@ from batchyard.engines.base import (
     AttemptDetail,
     Backoff,
     CommandDetail,
+    Fallback,
+    FallbackRun,
     JobDetail,
     LogChunk,
     Overview,
@@ -53,10 +57,12 @@ from batchyard.engines.base import (
     RunSetup,
     RunState,
     Say,
+    Supervise,
     Unfinished,
     Wait,
     Watcher,
     say_nothing,
+    supervise_nothing,
 )
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.engines.ec2_hosts import HostFinder
@@ -117,6 +123,7 @@ class AwsRun:
             environment.region,
             clock,
         )
+        self._moves = SpotMoves(plan, target, self._files)
         self._repeated_jobs = RepeatedJobs(self.batch, self._job_ids, clock)
         self._submission = Submission(
             target.run_id,
@@ -174,11 +181,17 @@ class AwsRun:
             self._files.write(s3_layout.SKIPPED_COMMANDS, self.skipped_commands)
         self.submit(plan)
 
-    def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
+    def execute(
+        self,
+        watcher: Watcher,
+        *,
+        carry_out_old_stops: bool = False,
+        supervise: Supervise = supervise_nothing,
+    ) -> None:
         self.start(watcher.note)
         run_id = self._record.run_id
         try:
-            overview = self._follow(watcher)
+            overview = self._follow(watcher, supervise)
         except (KeyboardInterrupt, BatchyardError):
             watcher.note(
                 f"the run goes on without this command: `batchyard status {run_id} --watch` "
@@ -195,7 +208,7 @@ class AwsRun:
             )
             raise
 
-    def _follow(self, watcher: Watcher) -> Overview:
+    def _follow(self, watcher: Watcher, supervise: Supervise) -> Overview:
         """Return the overview at the run's end, or once the run turns out to be interrupted."""
         backoff = Backoff(self.status_polling)
         waiting_steps: set[str] = set()
@@ -211,7 +224,8 @@ class AwsRun:
                     waiting_steps.add(job.step)
                     children = pluralize(job.size, "child", "children")
                     watcher.note(f"{job.step}: RUNNABLE, {children} waiting for a host")
-            self._sleep(backoff.next_delay_s([job.counts for job in overview.jobs]))
+            delay_s = backoff.next_delay_s([job.counts for job in overview.jobs])
+            self._sleep(min(delay_s, caller.call(partial(supervise, overview))))
 
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
         """See the contract. AWS Batch has one grace: 30 s."""
@@ -221,6 +235,27 @@ class AwsRun:
             if self._job_ids.id_of(part) in job_ids
         }
         return _STOP_WAIT_S if self._submission.stop(steps, reason) else 0.0
+
+    def leave_spot(self, step: str, reason: str) -> None:
+        # First the record: without it, the end of these jobs would be a failure like any other.
+        self._moves.record_waiting(step)
+        self._submission.end_waiting({step}, reason)
+
+    def find_fallback(self) -> Fallback | None:
+        if self._plan.spot is None or self.overview().state is not RunState.FAILED:
+            return None
+        if self._moves.read_run() is not None:
+            return None
+        return spot_fallback.find_fallback(
+            self._plan,
+            self._target,
+            self.attempts(self.job_ids, failed_only=True),
+            self._moves.read_waited_steps(),
+            self.unfinished(),
+        )
+
+    def record_fallback(self, fallback: FallbackRun) -> bool:
+        return self._moves.record_run(fallback)
 
     def scale(self, step: str, children: int) -> int:
         if not self.is_submitted:
@@ -337,7 +372,7 @@ class AwsRun:
             overview = self._status.overview()
             if overview.state is not RunState.RUNNING and not was_over:
                 self._submission.delete_counters()
-            return overview
+            return self._moves.add_to(overview)
 
     def unfinished(self) -> Unfinished:
         return self._status.unfinished()

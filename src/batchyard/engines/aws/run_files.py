@@ -39,6 +39,10 @@ class RunFiles:
         except OSError as exc:
             raise from_os_error(exc, "write", path) from exc
 
+    def write_first(self, name: str, content: object) -> bool:
+        """Write a file to S3 unless it is there. Returns whether it was written."""
+        return self._s3.put_if(self._address + name, json.dumps(content).encode(), None)
+
     def read(self, name: str) -> Any:
         """Return a file from the folder, else from S3; None where it is in neither."""
         content = self.read_local(name)

@@ -108,6 +108,11 @@ class Submission:
             self._require_submitted(stopped)
         return is_whole_run
 
+    def end_waiting(self, steps: set[str], reason: str) -> None:
+        """Terminate the jobs of steps of which no child runs. The run is not stopped by it."""
+        parts = [part for part in self._job_ids.rendered.parts if part.step in steps]
+        _require_none(self._terminate(parts, reason))
+
     def delete_counters(self) -> None:
         """Delete the consumable resources of the run, those that this user may delete."""
         for name in self._job_ids.rendered.counters:

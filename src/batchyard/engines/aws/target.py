@@ -34,8 +34,11 @@ class Target:
     def queue_of(self, job: PlannedJob) -> str:
         """Return the queue that the step's jobs go to. Raises InputError if there is none."""
         return job.queue or self.environment.queue(
-            needs_gpu=bool(job.resources.gpus), on_demand=self.on_demand
+            needs_gpu=bool(job.resources.gpus), on_demand=self.is_on_demand(job)
         )
+
+    def is_on_demand(self, job: PlannedJob) -> bool:
+        return self.on_demand or job.step in self.on_demand_steps
 
     def is_on_fargate(self, job: PlannedJob) -> bool:
         # An environment may have a cluster and no queues.
@@ -43,6 +46,10 @@ class Target:
 
     #: Ids of the runs that this one is a retry of, directly and indirectly; the last one first.
     earlier_runs: tuple[str, ...] = ()
+    #: Steps whose children go on, on demand, because spot instances did not finish them.
+    on_demand_steps: frozenset[str] = frozenset()
+    #: Reclaims after which a child is not tried on spot again; None for as many as fit.
+    max_reclaims: int | None = None
 
     @property
     def has_own_workspace(self) -> bool:
@@ -68,6 +75,8 @@ def to_json(target: Target) -> dict[str, Any]:
         "fair_queues": sorted(target.fair_queues),
         "fargate_queues": sorted(target.fargate_queues),
         "earlier_runs": list(target.earlier_runs),
+        "on_demand_steps": sorted(target.on_demand_steps),
+        "max_reclaims": target.max_reclaims,
     }
 
 
@@ -80,5 +89,6 @@ def from_json(document: Mapping[str, Any]) -> Target:
             "fargate_queues": frozenset(document.get("fargate_queues", ())),
             # Older versions of batchyard did not write it.
             "earlier_runs": tuple(document.get("earlier_runs", ())),
+            "on_demand_steps": frozenset(document.get("on_demand_steps", ())),
         }
     )

@@ -39,6 +39,10 @@ def prepare(request: RunRequest) -> PreparedRun:
     # First what needs no answer from AWS.
     refuse_machine_limits(request.offer)
     refuse_on_demand(request.on_demand)
+    if request.spot:
+        raise InputError(
+            "--spot is about queues of AWS Batch, and a cluster has none", hint="leave it out"
+        )
     address = workspace_address(request.pipeline, request.offer.workspace)
     environment = require_environment(request)
     require_cluster(environment)

@@ -18,9 +18,9 @@ from batchyard.plan import Plan
 
 def prepare(request: RunRequest) -> PreparedRun:
     """Fit the plan to this machine. Raises InputError if it could never run on this machine."""
-    if request.environment is not None or request.on_demand:
+    if request.environment is not None or request.on_demand or request.spot:
         raise InputError(
-            "an environment and on-demand instances are for runs on AWS",
+            "an environment, on-demand and spot instances are for runs on AWS",
             hint='choose that engine: --engine aws, or engine="aws" in Python',
         )
     plan, offer, notes = planning.with_child_per_command(request.plan), request.offer, []

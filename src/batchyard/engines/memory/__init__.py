@@ -70,9 +70,9 @@ class MemoryEngine:
     # -- the contract --------------------------------------------------------------------------
 
     def prepare(self, request: RunRequest) -> PreparedRun:
-        if request.environment is not None or request.on_demand:
+        if request.environment is not None or request.on_demand or request.spot:
             raise InputError(
-                "an environment and on-demand instances are for runs on AWS",
+                "an environment, on-demand and spot instances are for runs on AWS",
                 hint="leave them out: a rehearsal needs none",
             )
         if request.detached and not self.is_recorded:

@@ -13,6 +13,8 @@ from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     AttemptDetail,
     CommandDetail,
+    Fallback,
+    FallbackRun,
     JobDetail,
     LogChunk,
     Overview,
@@ -21,9 +23,11 @@ from batchyard.engines.base import (
     RunSetup,
     RunState,
     Say,
+    Supervise,
     Unfinished,
     Watcher,
     say_nothing,
+    supervise_nothing,
 )
 from batchyard.engines.memory.simulation import MemorySettings, Simulation
 from batchyard.errors import InputError, OperationalError
@@ -67,7 +71,13 @@ class MemoryRun:
     def start(self, say: Say = say_nothing) -> None:
         self._simulation.advance()
 
-    def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
+    def execute(
+        self,
+        watcher: Watcher,
+        *,
+        carry_out_old_stops: bool = False,
+        supervise: Supervise = supervise_nothing,
+    ) -> None:
         self._simulation.advance()
         watcher.jobs_changed(self.describe(self.job_ids))
         for attempt in self.attempts(self.job_ids):
@@ -82,6 +92,15 @@ class MemoryRun:
     def stop(self, job_ids: Sequence[str], reason: str, grace_s: float = DEFAULT_GRACE_S) -> float:
         self._simulation.stop(job_ids, reason)
         return grace_s
+
+    def leave_spot(self, step: str, reason: str) -> None:
+        """Do nothing: there are no spot instances."""
+
+    def find_fallback(self) -> Fallback | None:
+        return None
+
+    def record_fallback(self, fallback: FallbackRun) -> bool:
+        return False
 
     def fetch(self, folder: Path | None = None) -> tuple[int, Path]:
         raise InputError(f"run {self._record.run_id} is a rehearsal: it has no files")

@@ -14,14 +14,18 @@ from batchyard.embedded.store import CommandRow, JobRow, Store
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     AttemptDetail,
+    Fallback,
+    FallbackRun,
     JobDetail,
     Overview,
     Polling,
     RunRecord,
     RunState,
     Say,
+    Supervise,
     Watcher,
     say_nothing,
+    supervise_nothing,
 )
 from batchyard.engines.scheduled import reading
 from batchyard.errors import InputError, OperationalError, RunLockedError
@@ -104,7 +108,13 @@ class ScheduledRun:
     def start(self, say: Say = say_nothing) -> None:
         self._start_detached()
 
-    def execute(self, watcher: Watcher, *, carry_out_old_stops: bool = False) -> None:
+    def execute(
+        self,
+        watcher: Watcher,
+        *,
+        carry_out_old_stops: bool = False,
+        supervise: Supervise = supervise_nothing,
+    ) -> None:
         """See the contract. Raises RunLockedError if another process executes the run."""
         # Read before the lock is taken: a request after that is for this process.
         last_request = 0 if carry_out_old_stops else self._store.last_stop_request()
@@ -198,6 +208,15 @@ class ScheduledRun:
     def holder(self) -> Holder | None:
         """The process that executes the run now."""
         return find_holder(self._folder.lock)
+
+    def leave_spot(self, step: str, reason: str) -> None:
+        """Do nothing: this scheduler has no spot queue to leave."""
+
+    def find_fallback(self) -> Fallback | None:
+        return None
+
+    def record_fallback(self, fallback: FallbackRun) -> bool:
+        return False
 
     @property
     def executed_by(self) -> int | None:

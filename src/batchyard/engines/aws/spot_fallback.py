@@ -1,0 +1,143 @@
+"""Children that spot instances did not finish, which go on, on demand, in a new run.
+
+AWS Batch cannot move a child to another queue, nor follow a failure by another job. So the child
+ends, and a command that watches the run begins a second one with these children. Each child goes on
+once: on demand, no host is reclaimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+
+from batchyard import s3_layout
+from batchyard.engines.aws.run_files import RunFiles
+from batchyard.engines.aws.target import Target
+from batchyard.engines.base import (
+    AttemptDetail,
+    Fallback,
+    FallbackRun,
+    Overview,
+    RunState,
+    Unfinished,
+)
+from batchyard.environments import Environment
+from batchyard.plan import Plan
+from batchyard.units import format_duration, pluralize
+
+#: How the status reason of a child begins whose host was reclaimed (facts, 1.8).
+_RECLAIMS = ("Host EC2", "Your Spot Task was interrupted")
+
+
+def require_on_demand_queues(plan: Plan, environment: Environment) -> None:
+    """Raise InputError if a step could not go on, on demand, because there is no queue for it."""
+    for job in plan.jobs if plan.spot else ():
+        if job.queue is None:
+            environment.queue(needs_gpu=bool(job.resources.gpus), on_demand=True)
+
+
+def make_notes(plan: Plan) -> Iterator[str]:
+    """Return what AWS Batch does by itself, and what needs a command that watches the run."""
+    rule = plan.spot
+    if rule is None:
+        return
+    own_queues = [job.step for job in plan.jobs if job.queue is not None]
+    if own_queues:
+        yield f"spot: {', '.join(own_queues)}: a step with its own `queue` stays in it"
+    if rule.reclaims is not None:
+        occasion = f"after {pluralize(rule.reclaims, 'reclaim')} of a child"
+    else:
+        occasion = f"after {format_duration(rule.wait_s or 0)} in which no child of a step started"
+    yield (
+        f"spot: {occasion}, its work goes on, on demand, in a new run that `run`, `retry`, `resume`"
+        " or `status --watch` begins when this one is over. Without such a command nothing is"
+        " moved; a queue whose second compute environment is on demand takes over by itself where"
+        " spot has no capacity"
+    )
+
+
+def find_fallback(
+    plan: Plan,
+    target: Target,
+    failed: Iterable[AttemptDetail],
+    waited_steps: Sequence[str],
+    unfinished: Unfinished,
+) -> Fallback | None:
+    """Return what of a failed run goes on; None if nothing does. Pure.
+
+    ``failed``: the last attempts of children that failed. ``waited_steps``: steps that waited too
+    long for spot instances. Children that failed otherwise do not go on, and then neither do the
+    steps that never began.
+    """
+    reclaimed: dict[str, set[int]] = {}
+    has_other_failures = False
+    other_failures: dict[str, set[int]] = {}
+    for attempt in failed:
+        is_reclaim = attempt.status_reason.startswith(_RECLAIMS)
+        if is_reclaim and _can_move(plan, target, attempt.step):
+            reclaimed.setdefault(attempt.step, set()).add(attempt.index)
+        elif attempt.step not in waited_steps or attempt.attempt:
+            has_other_failures = True
+            other_failures.setdefault(attempt.step, set()).add(attempt.index)
+    moved_steps = [
+        job.step for job in plan.jobs if job.step in reclaimed or job.step in waited_steps
+    ]
+    if not moved_steps:
+        return None
+    children: dict[str, Sequence[int]] = {}
+    for job in plan.jobs:
+        indices = unfinished.children.get(job.step, ())
+        if job.step in moved_steps:
+            is_whole = job.is_dynamic or job.step in waited_steps
+            excluded = set() if job.is_dynamic else other_failures.get(job.step, set())
+            children[job.step] = [
+                index
+                for index in indices
+                if index not in excluded and (is_whole or index in reclaimed[job.step])
+            ]
+        elif not has_other_failures:
+            children[job.step] = indices
+    moved = {step: len(children[step]) for step in moved_steps}
+    waited = sum(moved[step] for step in moved_steps if step not in reclaimed)
+    total = sum(moved.values())
+    return Fallback(children, tuple(moved_steps), total - waited, waited) if total else None
+
+
+def _can_move(plan: Plan, target: Target, step: str) -> bool:
+    job = plan.job(step)
+    return job.queue is None and not target.is_on_demand(job)
+
+
+class SpotMoves:
+    """The files of a run about its children that leave spot instances."""
+
+    def __init__(self, plan: Plan, target: Target, files: RunFiles) -> None:
+        self._plan = plan
+        self._target = target
+        self._files = files
+
+    def record_waiting(self, step: str) -> None:
+        self._files.write(s3_layout.WAITED_STEPS, sorted({*self.read_waited_steps(), step}))
+
+    def read_waited_steps(self) -> list[str]:
+        return self._files.read(s3_layout.WAITED_STEPS) or []
+
+    def record_run(self, fallback: FallbackRun) -> bool:
+        """Record the run in which children go on. Returns whether it is the first one."""
+        is_written = self._files.write_first(s3_layout.FALLBACK, asdict(fallback))
+        # S3 also refuses the second try of a write whose answer was lost.
+        return is_written or self.read_run() == fallback
+
+    def read_run(self) -> FallbackRun | None:
+        document = self._files.read_remote(s3_layout.FALLBACK)
+        return None if document is None else FallbackRun(**document)
+
+    def add_to(self, overview: Overview) -> Overview:
+        """Return the overview with what has left spot instances, before this run and after it."""
+        on_demand_steps = self._target.on_demand_steps
+        jobs = [job for job in self._plan.jobs if job.step in on_demand_steps]
+        has_failed = self._plan.spot is not None and overview.state is RunState.FAILED
+        fallback = self.read_run() if has_failed else None
+        if not jobs and fallback is None:
+            return overview
+        return replace(overview, fallback=fallback, moved_children=sum(job.size for job in jobs))
