@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,9 @@ def test_a_healthy_task_sets_the_count_of_the_circuit_breaker_back(
     service = until(
         lambda: service_of(ecs, "shaky"),
         lambda service: (
-            service["runningCount"] == 2 and not service["deployments"][0]["failedTasks"]
+            (tmp_path / "3").exists()
+            and service["runningCount"] == 2
+            and not service["deployments"][0]["failedTasks"]
         ),
     )
     assert service["deployments"][0]["rolloutState"] == "IN_PROGRESS"
@@ -161,6 +164,43 @@ def test_a_service_whose_tasks_fail_starts_them_ever_more_rarely(ecs: Any) -> No
     assert (deployment["rolloutState"], service["runningCount"]) == ("IN_PROGRESS", 0)
     assert deployment["failedTasks"] >= 3
     delete(ecs, "crashing")
+
+
+def test_deployments_and_steady_states_are_events(endpoint: Endpoint, ecs: Any) -> None:
+    sqs, rules = endpoint.client("sqs"), endpoint.client("events")
+    queue = sqs.create_queue(QueueName="services")["QueueUrl"]
+    rules.put_rule(
+        Name="services",
+        EventPattern=json.dumps(
+            {"detail-type": ["ECS Deployment State Change", "ECS Service Action"]}
+        ),
+    )
+    target = "arn:aws:sqs:us-east-1:123456789012:services"
+    rules.put_targets(Rule="services", Targets=[{"Id": "1", "Arn": target}])
+    register(ecs, "eventful", {"command": FOREVER, "stopTimeout": 0})
+    service = ecs.create_service(serviceName="eventful", taskDefinition="eventful", desiredCount=1)[
+        "service"
+    ]
+    seen: list[Any] = []
+
+    def receive() -> list[str]:
+        answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+        events = [json.loads(message["Body"]) for message in answer.get("Messages", [])]
+        seen.extend(event for event in events if event["resources"] == [service["serviceArn"]])
+        return [event["detail"]["eventName"] for event in seen]
+
+    names = until(receive, lambda names: "SERVICE_STEADY_STATE" in names)
+    assert sorted(names) == [
+        "SERVICE_DEPLOYMENT_COMPLETED",
+        "SERVICE_DEPLOYMENT_IN_PROGRESS",
+        "SERVICE_STEADY_STATE",
+    ]
+    details = {event["detail"]["eventName"]: event["detail"] for event in seen}
+    deployment = service["deployments"][0]["id"]
+    assert details["SERVICE_DEPLOYMENT_COMPLETED"]["deploymentId"] == deployment
+    assert details["SERVICE_DEPLOYMENT_COMPLETED"]["updatedAt"].endswith("Z")
+    assert details["SERVICE_STEADY_STATE"]["clusterArn"] == service["clusterArn"]
+    delete(ecs, "eventful")
 
 
 def test_a_service_without_room_tells_what_is_missing(ecs: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchyard.embedded.store import AttemptRow
 from batchyard.emulator.ecs.container_specs import ContainerSpec, TaskSpec
@@ -205,6 +205,15 @@ class Service:
         return CircuitBreaker.parse(self.configuration.get("deploymentCircuitBreaker", {}))
 
 
+class ServiceEvent(NamedTuple):
+    """An event of EventBridge about a service."""
+
+    #: detail-type
+    kind: str
+    service_arn: str
+    detail: Document
+
+
 @dataclass(slots=True)
 class EcsState:
     surroundings: Surroundings = field(default_factory=NoSurroundings)
@@ -218,6 +227,8 @@ class EcsState:
     stopped: deque[EcsTask] = field(default_factory=deque)
     #: By cluster and name.
     services: dict[tuple[str, str], Service] = field(default_factory=dict)
+    #: Events about services that were not sent yet.
+    service_events: list[ServiceEvent] = field(default_factory=list)
     #: By the id of the EC2 instance.
     instances: dict[str, ContainerInstance] = field(default_factory=dict)
     #: Id of each EC2 instance whose container instance is INACTIVE -> the id of that one.

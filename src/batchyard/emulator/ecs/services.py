@@ -14,6 +14,7 @@ from batchyard.emulator.ecs.service_decisions import (
     is_complete,
     plan,
 )
+from batchyard.emulator.ecs.service_events import report_action, report_deployment
 from batchyard.emulator.ecs.task_states import Stop
 from batchyard.emulator.ecs.tasks import Failure, TaskRequest, create_tasks, request_stop
 from batchyard.emulator.state import Document, EndpointState
@@ -143,25 +144,31 @@ def _start(state: EndpointState, service: Service, count: int, make_request: Mak
 
 
 def _report_no_room(state: EndpointState, service: Service, failures: list[Failure]) -> None:
+    text = f"{_describe_lack(failures)} {_TROUBLESHOOTING}"
+    if _report_once(state, service, text):
+        reason = failures[0].reason if failures else "No Container Instances were found"
+        report_action(state, service, "SERVICE_TASK_PLACEMENT_FAILURE", reason)
+
+
+def _describe_lack(failures: list[Failure]) -> str:
+    """Return the event about tasks that were not placed, without the name of the service."""
     if failures and not failures[0].arn:
-        text = f"was unable to place a task. Reason: {failures[0].reason}. "
-        _report_once(state, service, text + _TROUBLESHOOTING)
-        return
+        return f"was unable to place a task. Reason: {failures[0].reason}."
     text = "was unable to place a task because no container instance met all of its requirements. "
     if failures:
         closest = failures[0]
         lack = _LACKS.get(closest.reason, f'encountered error "{closest.reason}".')
         instance = closest.arn.rpartition("/")[2]
-        text += f"The closest matching (container-instance {instance}) {lack} "
-    else:
-        text += "Reason: No Container Instances were found in your cluster. "
-    _report_once(state, service, text + _TROUBLESHOOTING)
+        return text + f"The closest matching (container-instance {instance}) {lack}"
+    return text + "Reason: No Container Instances were found in your cluster."
 
 
-def _report_once(state: EndpointState, service: Service, text: str) -> None:
-    """Add an event that is not the same as one of the last ones."""
-    if not any(text in event["message"] for event in service.events[:3]):
+def _report_once(state: EndpointState, service: Service, text: str) -> bool:
+    """Add an event that is not the same as one of the last ones; return whether it was added."""
+    is_new = not any(text in event["message"] for event in service.events[:3])
+    if is_new:
         add_event(state, service, text)
+    return is_new
 
 
 def _stop(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
@@ -196,6 +203,7 @@ def begin_deployment(state: EndpointState, service: Service, definition: Documen
     deployment.rollout_reason = f"ECS deployment {deployment.id} in progress."
     service.deployments.insert(0, deployment)
     service.deployment_ids.add(deployment.id)
+    report_deployment(state, service, deployment)
     return deployment
 
 
@@ -216,7 +224,8 @@ def _count_failures(state: EndpointState, service: Service, tasks: list[EcsTask]
         if delay_s:
             primary.next_start_s = state.clock() + delay_s
             text = f"is unable to consistently start tasks successfully. {_TROUBLESHOOTING}"
-            _report_once(state, service, text)
+            if _report_once(state, service, text):
+                report_action(state, service, "SERVICE_TASK_START_IMPAIRED")
     if primary is not None and primary.rollout_state == "IN_PROGRESS":
         _reset_circuit(state, service, primary, tasks)
         _break_circuit(state, service, primary)
@@ -245,6 +254,7 @@ def _break_circuit(state: EndpointState, service: Service, primary: Deployment) 
     primary.rollout_reason = "ECS deployment circuit breaker: tasks failed to start."
     primary.updated_s = state.clock()
     primary.has_given_up = True
+    report_deployment(state, service, primary)
     add_event(
         state, service, f"(deployment {primary.id}) deployment failed: tasks failed to start."
     )
@@ -278,10 +288,12 @@ def _finish_deployments(state: EndpointState, service: Service, tasks: list[EcsT
         primary.rollout_reason = f"ECS deployment {primary.id} completed."
         primary.updated_s = now_s
         service.last_completed = primary
+        report_deployment(state, service, primary)
         add_event(state, service, f"(deployment {primary.id}) deployment completed.")
     if not primary.is_steady:
         primary.is_steady = True
         add_event(state, service, "has reached a steady state.")
+        report_action(state, service, "SERVICE_STEADY_STATE")
 
 
 def add_event(state: EndpointState, service: Service, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Events of EventBridge about tasks: "ECS Task State Change"."""
+"""Events of EventBridge about tasks, "ECS Task State Change", and the sending of all of ECS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from batchyard.emulator import names
-from batchyard.emulator.ecs.records import EcsTask
+from batchyard.emulator.ecs.records import EcsTask, ServiceEvent
 from batchyard.emulator.ecs.task_descriptions import describe, status_of
 from batchyard.emulator.regions import Regions
 from batchyard.emulator.state import Document, EndpointState
@@ -35,10 +35,11 @@ class TaskEvents:
     def on_tick(self) -> None:
         """Send the events since the last call. The caller holds the lock of the loop."""
         for state in self._regions.states():
-            if not state.ecs.unreported:
+            if not state.ecs.unreported and not state.ecs.service_events:
                 continue
             has_rules = self._has_rules(state.region)
-            events = []
+            service_events, state.ecs.service_events = state.ecs.service_events, []
+            events = [_make_service_event(state, event) for event in service_events if has_rules]
             for task in list(state.ecs.unreported.values()):
                 for status in take_new_states(task):
                     if has_rules:
@@ -74,16 +75,25 @@ def _make_event(state: EndpointState, task: EcsTask, status: str) -> Document:
     if status not in ("STOPPING", "STOPPED"):
         detail = {key: value for key, value in detail.items() if key not in _LATE_MEMBERS}
         detail["desiredStatus"] = "RUNNING"
+    detail = _with_texts(detail) | {"updatedAt": _text(state.clock())}
+    return _wrap(state, "ECS Task State Change", task.arn, detail)
+
+
+def _make_service_event(state: EndpointState, event: ServiceEvent) -> Document:
+    return _wrap(state, event.kind, event.service_arn, _with_texts(event.detail))
+
+
+def _wrap(state: EndpointState, kind: str, resource: str, detail: Document) -> Document:
     return {
         "version": "0",
         "id": str(uuid.uuid4()),
-        "detail-type": "ECS Task State Change",
+        "detail-type": kind,
         "source": "aws.ecs",
         "account": names.ACCOUNT_ID,
         "time": _text(state.clock()),
         "region": state.region,
-        "resources": [task.arn],
-        "detail": _with_texts(detail) | {"updatedAt": _text(state.clock())},
+        "resources": [resource],
+        "detail": detail,
     }
 
 
