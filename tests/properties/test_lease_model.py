@@ -2,9 +2,10 @@
 
 The explorer visits every state that can be reached, breadth first. Besides the workers' own steps,
 at any moment: a lease expires whether or not its owner is alive (which covers stalled workers, and
-clocks that differ by any amount), the answer to a write is lost, a write arrives late, a worker
-crashes and AWS Batch starts its next attempt, a worker is told to stop, or the step is scaled: the
-last worker is added then, and some of the others are dismissed. Budgets bound how often.
+clocks that differ by any amount; that of a dead owner expires without a budget), the answer to a
+write is lost, a write arrives late, a worker crashes and AWS Batch starts its next attempt, a
+worker is told to stop, or the step is scaled: the last worker is added then, and some of the others
+are dismissed. Budgets bound how often.
 """
 
 from __future__ import annotations
@@ -302,13 +303,20 @@ def environment_steps(state: State, store: Store) -> Iterator[State]:
         yield arrived._replace(late_writes=state.late_writes - {write})
     if state.budgets.scales and not is_end(state):
         yield from scale_steps(state)
-    if not state.budgets.expiries:
-        return
     for number, stored in enumerate(state.objects):
-        if stored is not None and stored.lease.state is BlockState.LEASED and not stored.is_old:
-            objects = list(state.objects)
-            objects[number] = canonical(stored._replace(is_old=True))
-            yield spend(state._replace(objects=tuple(objects)), "expiries")
+        if stored is None or stored.lease.state is not BlockState.LEASED or stored.is_old:
+            continue
+        objects = list(state.objects)
+        objects[number] = canonical(stored._replace(is_old=True))
+        expired = state._replace(objects=tuple(objects))
+        if not is_alive(state, stored.lease.owner):
+            yield expired
+        elif state.budgets.expiries:
+            yield spend(expired, "expiries")
+
+
+def is_alive(state: State, owner: Owner) -> bool:
+    return any(worker.owner == owner and not worker.has_exited for worker in state.workers)
 
 
 def scale_steps(state: State) -> Iterator[State]:
@@ -449,8 +457,8 @@ def test_workers_of_a_scaled_step(has_dependents: int) -> None:
     ("workers", "budgets"),
     [
         (2, Budgets(scales=1, stops=1)),
-        (2, Budgets(scales=2, crashes=1, expiries=1)),
-        (2, Budgets(scales=1, crashes=1, expiries=1, has_dependents=0)),
+        (2, Budgets(scales=2, crashes=1)),
+        (2, Budgets(scales=1, crashes=1, has_dependents=0)),
     ],
     ids=str,
 )

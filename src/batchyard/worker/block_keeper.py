@@ -117,6 +117,8 @@ class BlockKeeper:
         self._held: list[LeasedBlock] = []
         self._claim: Future[LeasedBlock | None] | None = None
         self._completions: list[Future[None]] = []
+        #: how long the last claim took
+        self.claim_s = 0.0
         #: a failed command of a block that this worker has completed
         self.failure: Record | None = None
         self._thread = threading.Thread(target=self._serve, name="blocks", daemon=True)
@@ -242,9 +244,11 @@ class BlockKeeper:
             ignores_scale=ignores_scale,
         )
         self._preferred = None
+        started_s = self._clock()
         last, result = self._store.run(claiming)
         assert isinstance(last, Claiming)
         self._first_unclaimed = last.first
+        self.claim_s = self._clock() - started_s
         if isinstance(result, NothingLeft):
             self._is_scaled = result.is_scaled
             return None

@@ -23,11 +23,12 @@ from batchyard.worker.workspace import Workspace
 #: A block is claimed ahead if commands take less than this on average: then a claim, which takes
 #: 0.1 to 0.3 s on S3, is more than a few percent of a command.
 SHORT_COMMAND_S = 10.0
+#: Blocks of fewer commands are near the end of the step, where nobody should hold a block that it
+#: does not work on, unless the rest of its block takes less than so many claims.
+MIN_BLOCK_AHEAD = 4
+MAX_CLAIMS_AHEAD = 1.5
 #: Time between two looks of a child that stays until the last block of a scaled step.
 STAY_S = 5.0
-#: Blocks of fewer commands are near the end of the step, where nobody should hold a block that it
-#: does not work on.
-MIN_BLOCK_AHEAD = 4
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class DynamicAttempt:
     _other_failure: Record | None = None
     _run_count: int = 0
     _run_s: float = 0.0
+    _last_s: float = 0.0
 
     def run(self) -> Verdict:
         with self.keeper:
@@ -68,6 +70,8 @@ class DynamicAttempt:
                 has_inputs = True
             if not self._run_block(block):
                 return self._reclaim_verdict()
+            # The next commands do not wait until the block is written.
+            self.keeper.claim_ahead()
             self.keeper.complete(block)
         failure = self.keeper.failure or self._other_failure or self.keeper.find_earlier_failure()
         return rules.decide_after_final_failure(_failure_of(failure)) if failure else Verdict(0)
@@ -102,11 +106,11 @@ class DynamicAttempt:
         read_number, read_command = self.read_numbers(positions), self.read_commands(positions)
         for position in positions:
             command = read_number(position)
-            is_last = position == positions[-1]
+            remaining = positions.stop - position
             while not block.is_lost and not self._is_final(block, command):
                 if self.stop_requests.is_stopping():
                     return False
-                if is_last and self._should_claim_ahead(positions):
+                if self._should_claim_ahead(len(positions), remaining):
                     self.keeper.claim_ahead()
                 if not self._run_command(block, command, read_command(position)):
                     return False
@@ -131,6 +135,7 @@ class DynamicAttempt:
         earlier = block.record_of(command)
         self._run_count += 1
         self._run_s += result.duration_s
+        self._last_s = result.duration_s
         block.add(
             Record(
                 command,
@@ -162,9 +167,17 @@ class DynamicAttempt:
         failure = _failure_of(record)
         return rules.is_final(self._rules, failure, record.attempts, has_timeout=has_timeout)
 
-    def _should_claim_ahead(self, positions: range) -> bool:
-        has_short_commands = self._run_s < SHORT_COMMAND_S * self._run_count
-        return len(positions) >= MIN_BLOCK_AHEAD and has_short_commands
+    def _should_claim_ahead(self, block_size: int, remaining: int) -> bool:
+        """Return whether to claim the next block before a command starts.
+
+        ``remaining``: commands of the block that are left, with this one.
+        """
+        mean_s = self._run_s / max(1, self._run_count)
+        if remaining == 1 and block_size >= MIN_BLOCK_AHEAD and mean_s < SHORT_COMMAND_S:
+            return True
+        # Where lengths are known they fall, so that the last one is the better guess.
+        expected_s = remaining * min(mean_s, self._last_s)
+        return bool(self._run_count) and expected_s < MAX_CLAIMS_AHEAD * self.keeper.claim_s
 
     def _reclaim_verdict(self) -> Verdict:
         request = self.stop_requests.first
