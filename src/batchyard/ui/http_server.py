@@ -101,6 +101,14 @@ class PageServer(ThreadingHTTPServer):
             self._connections.pop(request, None)
         super().shutdown_request(request)
 
+    def server_close(self) -> None:
+        """Close the listening socket and all connections: tabs notice that the server is gone."""
+        super().server_close()
+        with self._lock:
+            for connection in self._connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing: a client that goes away is no fault of the server."""
 

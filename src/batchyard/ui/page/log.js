@@ -140,9 +140,12 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
       place = -1;
       nextSearch = 0;
     }
-    const isLast = place + direction >= places.length;
-    if (nextSearch !== null && isLast) await searchMore();
-    if (!places.length) { setText(found, nextSearch === null ? "not found" : `not found in the first ${bytes(nextSearch)}: Next searches on`); return; }
+    // Each request searches a part of the log, so that no request takes long.
+    while (nextSearch !== null && place + direction >= places.length && search.value === searched && !isOver) {
+      await searchMore();
+      if (nextSearch !== null) setText(found, `searched ${bytes(nextSearch)} of ${bytes(size)}`);
+    }
+    if (!places.length) { setText(found, nextSearch === null ? "not found" : ""); return; }
     place = (place + direction + places.length) % places.length;
     setText(found, `${count(place + 1)} of ${count(places.length)}${nextSearch === null ? "" : " so far"}`);
     followBox.checked = false;

@@ -1,0 +1,272 @@
+"""The page in a real browser: what it shows of 1, 10,000 and 100,000 children, by any means."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import CHROMIUM, Chromium
+from large_runs import make_large_run, write_large_log
+from ui_client import Page, serve
+
+from batchyard import operations
+from batchyard.engines.base import RunRecord
+from batchyard.pipeline import Step
+from conftest import SCRIPT, begin_run, execute, small_steps
+
+AXE = Path(__file__).parents[2] / ".cache/ui/node_modules/axe-core/axe.min.js"
+IS_REQUIRED = bool(os.environ.get("BATCHYARD_REQUIRE_BROWSER"))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.outside,
+    pytest.mark.skipif(CHROMIUM is None and not IS_REQUIRED, reason="no Chromium is installed"),
+]
+SIZES = (1, 10_000, 100_000)
+
+
+@dataclass
+class Yard:
+    """A browser that has opened the page, and the runs that the page shows."""
+
+    browser: Chromium
+    page: Page
+    home: Path
+    #: Size of the step `work` -> the run.
+    runs: dict[int, RunRecord]
+    small: RunRecord
+
+    def show(self, *parts: object) -> None:
+        self.browser.run(f"location.hash = '#/{'/'.join(map(str, parts))}'")
+
+    def show_run(self, record: RunRecord, step: str = "work") -> None:
+        self.show("run", record.run_id, step)
+        self.browser.wait_for(
+            f"document.querySelector('h1').textContent === '{record.run_id}'"
+            " && document.querySelector('canvas') && document.querySelector('.legend li')"
+        )
+
+    def click_button(self, text: str) -> None:
+        buttons = "[...document.querySelectorAll('button')]"
+        self.browser.run(f"{buttons}.find(button => button.textContent === {text!r}).click()")
+
+    def text(self, selector: str) -> str:
+        value = self.browser.wait_for(f"document.querySelector({selector!r}).innerText")
+        assert isinstance(value, str)
+        return value
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    folder = tmp_path_factory.mktemp("browser")
+    home = folder / ".batchyard"
+    small = begin_run(home, *small_steps())
+    execute(small)
+    records = {size: make_large_run(home, size) for size in SIZES}
+    with serve(home) as page, Chromium(folder / "profile") as browser:
+        browser.resize(1400)
+        browser.open(page.address)
+        browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
+        yield Yard(browser, page, home, records, small)
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(yard: Yard) -> Iterator[None]:
+    """No view writes an error, or loads anything from elsewhere."""
+    browser = yard.browser
+    browser.resize(1400)
+    browser.errors.clear()
+    browser.console.clear()
+    yield
+    assert browser.errors == [] and browser.console == []
+    own = f"http://127.0.0.1:{yard.page.port}/"
+    assert [url for url in browser.requests if not url.startswith((own, "data:"))] == []
+
+
+def find_violations(browser: Chromium) -> list[str]:
+    if not AXE.exists() and not IS_REQUIRED:
+        pytest.skip("axe-core is not installed: .ci/ui-tools installs it")
+    browser.run(AXE.read_text(encoding="utf-8") + "; true")
+    results: Any = browser.run("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{violation['id']}: {node['html']} {node['failureSummary']}"
+        for violation in results["violations"]
+        for node in violation["nodes"]
+    ]
+
+
+def test_the_token_does_not_stay_in_the_address(yard: Yard) -> None:
+    assert "token" not in yard.browser.run("location.href")
+    assert yard.browser.run("document.cookie") == ""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_child_is_drawn(yard: Yard, size: int) -> None:
+    yard.show_run(yard.runs[size])
+    failed = size // 97 + size // 501 - size // (97 * 501)
+    lead = yard.text(".lead")
+    if size == 1:
+        assert lead == "3 of 3 children succeeded."
+    else:
+        assert lead.startswith(f"{size - failed + 1:,} of {size + 2:,} children succeeded, ")
+        assert f"failed: {failed:,}" in yard.text(".legend")
+    pixels = yard.browser.run(
+        "(() => { const c = document.querySelector('canvas.grid');"
+        " const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        " let red = 0, all = 0;"
+        " for (let i = 0; i < d.length; i += 4) {"
+        " if (d[i + 3]) all++; if (d[i] > 150 && d[i + 1] < 80) red++; }"
+        " return [red, all, c.width, c.height]; })()"
+    )
+    assert pixels[1] >= size and pixels[2] <= 1400 and pixels[3] <= 460
+    assert pixels[0] == pytest.approx(pixels[1] * failed / size, rel=0.1)
+
+
+@pytest.mark.parametrize("colour", ["attempts", "seconds", "exit code", "memory"])
+def test_every_colour_has_a_legend(yard: Yard, colour: str) -> None:
+    yard.show_run(yard.runs[100_000])
+    yard.browser.run(
+        "(() => { const s = document.getElementById('colour');"
+        f" s.value = {colour!r}; s.dispatchEvent(new Event('change')); }})()"
+    )
+    legend = yard.text(".legend")
+    expected = {"attempts": "2", "seconds": " s", "exit code": "137:", "memory": "MiB"}
+    assert expected[colour] in legend
+
+
+def test_hovering_shows_the_command_and_a_click_opens_the_log(yard: Yard) -> None:
+    browser = yard.browser
+    yard.show_run(yard.runs[10_000])
+    box = browser.run(
+        "(() => { const b = document.querySelector('canvas.grid').getBoundingClientRect();"
+        " return [b.left, b.top]; })()"
+    )
+    browser.move(box[0] + 2, box[1] + 2)
+    browser.wait_for("document.querySelector('.child').innerText.includes('simulate --seed 0')")
+    assert "work:0 · succeeded · 1 attempt" in yard.text(".child p")
+
+
+def test_children_by_keyboard(yard: Yard) -> None:
+    browser = yard.browser
+    yard.show_run(yard.runs[10_000])
+    browser.run("document.querySelector('canvas.grid').focus()")
+    browser.press("End")
+    assert "work:9999" in yard.text(".child p")
+    browser.press("Home")
+    browser.press("ArrowRight")
+    assert "work:1 " in yard.text(".child p")
+    browser.press("Enter")
+    browser.wait_for("document.querySelector('h1').textContent === 'work:1'")
+
+
+def test_filter_to_failed_and_jump_to_a_number(yard: Yard) -> None:
+    browser = yard.browser
+    yard.show_run(yard.runs[100_000])
+    browser.run(
+        "(() => { const s = document.getElementById('filter'); s.value = 'failed';"
+        " s.dispatchEvent(new Event('change'));"
+        " document.querySelector('canvas.grid').focus(); })()"
+    )
+    browser.press("Home")
+    assert "work:96 · failed · 2 attempts" in yard.text(".child p")
+    browser.run(
+        "(() => { const j = document.getElementById('jump'); j.value = '77777';"
+        " j.dispatchEvent(new Event('change')); })()"
+    )
+    browser.wait_for("document.querySelector('.child').innerText.includes('--seed 77777')")
+
+
+def test_failures_are_grouped_with_an_example(yard: Yard) -> None:
+    yard.show_run(yard.runs[10_000])
+    yard.browser.wait_for("document.querySelector('article pre span')")
+    articles = yard.text("section article")
+    assert articles.startswith("103 children of work") and "exit code 3" in articles
+    assert "no space left on device" in articles and "batchyard retry " in articles
+
+
+def test_what_a_run_has_written_is_text(yard: Yard) -> None:
+    yard.show("log", yard.small.run_id, "prepare", 0)
+    yard.browser.wait_for("document.querySelector('pre.log').innerText.includes('red')")
+    assert SCRIPT in yard.text("pre.log")
+    assert yard.browser.run("document.querySelector('pre.log span.f1').textContent") == "red"
+    assert yard.browser.run("document.querySelectorAll('pre script, pre img').length") == 0
+    assert "\x1b" not in yard.text("pre.log")
+
+
+def test_a_large_log(yard: Yard) -> None:
+    browser = yard.browser
+    write_large_log(yard.runs[1], "work", 0, 300 << 20)
+    yard.show("log", yard.runs[1].run_id, "work", 0)
+    browser.wait_for("document.querySelector('pre.log').innerText.includes('the needle is here')")
+    assert "of 300 MiB" in yard.text("pre.log + .note")
+    yard.click_button("To the start")
+    browser.wait_for("document.querySelector('pre.log').scrollTop === 0")
+    browser.wait_for("!document.querySelector('pre.log').innerText.includes('needle')")
+    browser.run("document.getElementById('log-search').value = 'Needle'")
+    browser.run("document.getElementById('log-search').focus()")
+    browser.press("Enter")
+    browser.wait_for("getSelection().toString() === 'needle'")
+    assert browser.run("document.querySelector('pre.log').textContent.length") < 2_000_000
+
+
+def test_a_running_run_is_live_and_a_dead_server_is_said(yard: Yard, tmp_path: Path) -> None:
+    browser = yard.browser
+    wait = "until test -e go; do sleep 0.05; done"
+    home = tmp_path / ".batchyard"
+    record = begin_run(home, Step("work", command=f"echo started; {wait}; echo done", array=2))
+    operations.start(record)
+    try:
+        with serve(home) as page:
+            browser.open(page.address + f"#/run/{record.run_id}")
+            browser.wait_for("document.querySelector('.legend').innerText === 'running: 2'")
+            (tmp_path / "go").touch()
+            browser.wait_for("document.querySelector('.badge').innerText === 'SUCCEEDED'")
+            browser.wait_for("document.querySelector('.legend').innerText === 'succeeded: 2'")
+        browser.wait_for(
+            "document.getElementById('connection').innerText.includes('does not answer')"
+        )
+        own = page.address.partition("?")[0]
+        browser.requests[:] = [url for url in browser.requests if not url.startswith(own)]
+    finally:
+        (tmp_path / "go").touch()
+        browser.open(yard.page.address)
+        browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
+        # The browser writes each failed connection to the dead server.
+        browser.errors[:] = [text for text in browser.errors if "net::ERR_" not in text]
+
+
+def test_two_runs_side_by_side(yard: Yard) -> None:
+    browser = yard.browser
+    yard.show()
+    browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
+    browser.run(
+        "[...document.querySelectorAll('input[type=checkbox]')].slice(0, 2).forEach(b => b.click())"
+    )
+    browser.run("document.querySelector('a.button').click()")
+    browser.wait_for("document.querySelectorAll('table.compare tbody tr').length === 3")
+    assert re.search(r"work\s+8m 20s\s+100,000", yard.text("table.compare"))
+
+
+VIEWS = {
+    "runs": lambda yard: yard.show(),
+    "run": lambda yard: yard.show_run(yard.runs[10_000]),
+    "log": lambda yard: yard.show("log", yard.small.run_id, "work", 3),
+    "comparison": lambda yard: yard.show("compare", yard.small.run_id, yard.runs[1].run_id),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_accessible_and_fits(yard: Yard, view: str, width: int, scheme: str) -> None:
+    yard.browser.resize(width, dark=scheme == "dark")
+    VIEWS[view](yard)
+    time.sleep(0.7)
+    sizes = yard.browser.run("[document.documentElement.scrollWidth, innerWidth]")
+    assert sizes[0] <= sizes[1] == width
+    assert find_violations(yard.browser) == []
