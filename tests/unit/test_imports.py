@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "report": ("status", "engines", "batch", "cost", *PURE),
     "ui": (
         *("report", "operations", "status", "progress", "wait_reasons", "command_texts", "runs"),
+        "cost",
         *("engines.base", "batch.jobs"),
         *PURE,
     ),

@@ -23,9 +23,21 @@ from batchyard.cli.options import env_option_for, example, home_of, home_option
     help="Address to listen on. Another one than 127.0.0.1 lets other machines connect.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option(
+    "--allow-actions",
+    is_flag=True,
+    help="Let the page stop, retry and resume runs, after a question.",
+)
 @env_option_for("Show the runs in the bucket of this AWS environment, too.")
 @home_option
-def command(port: int, host: str, no_browser: bool, env: str | None, home: str | None) -> int:
+def command(
+    port: int,
+    host: str,
+    no_browser: bool,
+    allow_actions: bool,
+    env: str | None,
+    home: str | None,
+) -> int:
     """Show the runs of this folder in a browser, live, until Ctrl-C.
 
     The page has the steps, children, failures and logs of each run. It is only for this machine: it
@@ -34,7 +46,7 @@ def command(port: int, host: str, no_browser: bool, env: str | None, home: str |
     from batchyard.ui import server as ui_server
     from batchyard.ui.application import Settings
 
-    settings = Settings(home_of(home), env)
+    settings = Settings(home_of(home), env, allow_actions)
     server, address = ui_server.make_server(settings, host, port)
     with server:
         if note := ui_server.explain_host(host):

@@ -17,7 +17,7 @@ from batchyard import status
 from batchyard.engines.base import RunEngine, RunRecord
 from batchyard.errors import BatchyardError
 from batchyard.report.failures import MAX_FAILURES
-from batchyard.report.page import About, make_page
+from batchyard.report.page import About, make_charts, make_page
 from batchyard.status import RunStatus
 
 if TYPE_CHECKING:
@@ -28,8 +28,28 @@ def of_run(record: RunRecord, now_ms: int) -> str:
     """Return the page about a run. A run that is not over is shown up to ``now_ms``."""
     run_status = status.of_run(record, max_failures=MAX_FAILURES)
     engine = record.open()
+    try:
+        about = _make_about(record, engine, run_status, now_ms)
+        about = replace(about, cost=_find_bill(record, engine))
+        return make_page(run_status, engine.attempts(engine.job_ids), about)
+    finally:
+        engine.close()
+
+
+def charts_of_run(record: RunRecord, now_ms: int) -> str:
+    """Return a document with the charts of the page alone, for the live page."""
+    run_status = status.of_run(record, max_failures=0)
+    engine = record.open()
+    try:
+        about = _make_about(record, engine, run_status, now_ms)
+        return make_charts(run_status, engine.attempts(engine.job_ids), about)
+    finally:
+        engine.close()
+
+
+def _make_about(record: RunRecord, engine: RunEngine, run_status: RunStatus, now_ms: int) -> About:
     setup = engine.setup()
-    about = About(
+    return About(
         plan=record.plan,
         capacity=setup.capacity,
         runner=setup.runner,
@@ -40,11 +60,6 @@ def of_run(record: RunRecord, now_ms: int) -> str:
         retry_of=record.retry_of,
         commands=_failed_commands(record, run_status),
     )
-    try:
-        about = replace(about, cost=_find_bill(record, engine))
-        return make_page(run_status, engine.attempts(engine.job_ids), about)
-    finally:
-        engine.close()
 
 
 def _find_bill(record: RunRecord, engine: RunEngine) -> RunBill | None:

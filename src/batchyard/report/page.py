@@ -64,8 +64,33 @@ class About:
     cost: RunBill | None = None
 
 
-def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> str:
-    """Return the HTML page. ``attempts`` is read once and need not fit in memory."""
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What the charts and tables show, from ``begin_ms`` to ``end_ms``."""
+
+    steps: Sequence[StepFigures]
+    begin_ms: int
+    end_ms: int
+
+
+def make_charts(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> str:
+    """Return a document with the charts of the page alone. ``attempts`` is read once."""
+    drawn = _compute_figures(status, attempts, about)
+    is_open = status.state is RunState.RUNNING
+    body = (
+        _definitions(),
+        tag(
+            "main",
+            _timeline_section(drawn.steps, drawn.begin_ms, drawn.end_ms, is_open=is_open),
+            _durations_section(drawn.steps),
+        ),
+    )
+    return "<!doctype html>\n" + tag("html", tag("body", body), lang="en") + "\n"
+
+
+def _compute_figures(
+    status: RunStatus, attempts: Iterable[AttemptDetail], about: About
+) -> _Figures:
     stats = figures.collect_stats(status.steps, attempts)
     begin_ms = figures.begin_ms(status, stats.values(), about.now_ms)
     end_ms = max(begin_ms, figures.end_ms(status, stats.values(), about.now_ms))
@@ -76,6 +101,13 @@ def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About
         figures.step_figures(step, stats[step.name], slots.get(step.name), end_ms)
         for step in status.steps
     ]
+    return _Figures(steps, begin_ms, end_ms)
+
+
+def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About) -> str:
+    """Return the HTML page. ``attempts`` is read once and need not fit in memory."""
+    drawn = _compute_figures(status, attempts, about)
+    steps, begin_ms, end_ms = drawn.steps, drawn.begin_ms, drawn.end_ms
     totals = Totals((end_ms - begin_ms) / 1000, _utilisation(steps, about, end_ms - begin_ms))
     is_over = status.state is not RunState.RUNNING
     body = (

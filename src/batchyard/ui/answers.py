@@ -10,6 +10,7 @@ from typing import Any
 from batchyard.quick_dataclasses import dataclass
 
 TEXT = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 

@@ -16,8 +16,10 @@ from batchyard.quick_dataclasses import dataclass
 from batchyard.status import explain_failure
 from batchyard.ui import logs
 from batchyard.ui.access import Access
+from batchyard.ui.actions import ACTIONS, Action
 from batchyard.ui.answers import (
     EVENTS,
+    HTML,
     TEXT,
     Answer,
     RefusedError,
@@ -25,12 +27,15 @@ from batchyard.ui.answers import (
     json_answer,
     text_answer,
 )
+from batchyard.ui.charts import Charts
 from batchyard.ui.page_files import INDEX, load_page_files
 from batchyard.ui.parameters import Parameters, to_refusal
 from batchyard.ui.run_list import RUNS, RunList
 from batchyard.ui.run_reader import RUN, RunReader, children_topic
 from batchyard.ui.streams import Registry
 
+#: Header of requests that act.
+ACTION_HEADER = "x-batchyard-action"
 #: Commands of a child, and characters of each, that are shown.
 _MAX_COMMANDS = 20
 _MAX_COMMAND_CHARS = 4000
@@ -60,6 +65,7 @@ class Application:
         self._runs = RunList(settings.home, self._list_remote_runs)
         self._readers = Registry(lambda run_id: RunReader(self._read_record(run_id)))
         self._logs = logs.OpenLogs()
+        self._charts = Charts()
         self._routes: dict[tuple[str, str], Callable[[Request], Answer]] = {
             ("GET", "/"): self._index,
             ("GET", "/api/about"): self._about,
@@ -69,7 +75,11 @@ class Application:
             ("GET", "/api/log"): self._log,
             ("GET", "/api/log-search"): self._search_log,
             ("GET", "/api/log-file"): self._log_file,
+            ("GET", "/api/charts"): self._draw_charts,
         }
+        if settings.allows_actions:
+            self._routes["GET", "/api/question"] = self._ask
+            self._routes["POST", "/api/act"] = self._act
 
     def respond(self, request: Request) -> Answer:
         try:
@@ -168,6 +178,31 @@ class Application:
                 "attempts": attempts,
             }
         )
+
+    def _draw_charts(self, request: Request) -> Answer:
+        record = self._find_run(Parameters(request.parameters, "run"))
+        return Answer(200, HTML, self._charts.draw(record))
+
+    # -- actions ---------------------------------------------------------------------------------
+
+    def _ask(self, request: Request) -> Answer:
+        """Answer what an action would do."""
+        record, action = self._find_action(request)
+        return json_answer({"question": action.ask(record)})
+
+    def _act(self, request: Request) -> Answer:
+        # A form of another page cannot set this header, if a browser forgets all other rules.
+        if ACTION_HEADER not in request.headers:
+            raise RefusedError(403, f"an action needs the header {ACTION_HEADER}")
+        record, action = self._find_action(request)
+        return json_answer({"run": action.act(record)})
+
+    def _find_action(self, request: Request) -> tuple[RunRecord, Action]:
+        parameters = Parameters(request.parameters, "run", "action")
+        action = ACTIONS.get(parameters.text("action"))
+        if action is None:
+            raise RefusedError(404, "there is no such action")
+        return self._find_run(parameters), action
 
     # -- logs ------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 from batchyard import wait_reasons
 from batchyard.engines.base import Backoff, Overview, RunEngine, RunRecord
 from batchyard.errors import BatchyardError
+from batchyard.ui.bills import BillReader
 from batchyard.ui.child_table import ChildTable
 from batchyard.ui.run_model import RunModel, is_over
 from batchyard.ui.streams import Broadcast, format_event
@@ -38,6 +39,7 @@ class RunReader(Broadcast):
         self._record = record
         self._clock = clock
         self._model = RunModel(record)
+        self._bills = BillReader(record)
         self._engine: RunEngine | None = None
         self._backoff: Backoff | None = None
         self._last: Overview | None = None
@@ -100,7 +102,8 @@ class RunReader(Broadcast):
                 self._record.plan, overview.jobs, waits, None, now_ms
             )
         notes = [engine.answer_source] if engine.answer_source else []
-        return self._model.document(overview, now_ms, notes, self._waits)
+        document = self._model.document(overview, now_ms, notes, self._waits)
+        return {**document, "bill": self._bills.read(engine, is_over=is_over(overview))}
 
     def _publish(self, document: dict[str, Any], changed: Changed) -> None:
         events = {

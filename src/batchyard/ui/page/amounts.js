@@ -42,3 +42,5 @@ export function time(ms) {
 }
 
 export const age = (ms) => `${duration(Math.max(0, (Date.now() - ms) / 1000))} ago`;
+
+export const dollars = (amount) => `$${amount >= 100 ? amount.toFixed(0) : amount >= 1 ? amount.toFixed(2) : amount.toFixed(4)}`;

@@ -1,19 +1,24 @@
 // One run: its steps, the children of one of them, its failures, charts and what it waits for.
 
-import { count, duration, plural, rate, time } from "./amounts.js";
+import { count, dollars, duration, plural, rate, time } from "./amounts.js";
 import { commandLine, el, setAttribute, setText, syncChildren } from "./dom.js";
 import { Graph } from "./graph.js";
 import { Grid } from "./grid.js";
 import { follow, get } from "./live.js";
 import { BAR, TONES } from "./states.js";
 import { readAnsi } from "./ansi.js";
+import { makeActions } from "./actions.js";
+import { Charts } from "./charts.js";
 
 const TAIL_LINES = 12;
 
 export function showRun(view, about, run, wantedStep) {
   let document_ = null, grid = null, graph = null, chosen = wantedStep ?? null, stop = () => {};
   const parts = makeParts(run);
-  view.append(...parts.nodes);
+  const charts = new Charts(run);
+  const actions = about.allows_actions ? makeActions(run) : null;
+  if (actions) parts.title.append(actions.node);
+  view.append(...parts.nodes, charts.node);
 
   function open() {
     stop();
@@ -60,6 +65,8 @@ export function showRun(view, about, run, wantedStep) {
     for (const row of parts.rows.children) row.classList.toggle("chosen", row.dataset.step === chosen);
     if (graph) graph.update(document_.steps, chosen);
     drawFailures(parts.failures, document_);
+    charts.update(document_);
+    if (actions) actions.update(document_);
     parts.setNotes([...document_.notes, ...document_.waits]);
   }
 
@@ -74,6 +81,7 @@ export function showRun(view, about, run, wantedStep) {
     removeEventListener("hashchange", onHash);
     clearInterval(timer);
     stop();
+    charts.close();
     if (grid) grid.close();
   };
 }
@@ -90,8 +98,9 @@ function makeParts(run) {
     failures: el("section", { hidden: true }),
   };
   const headings = ["Step", "State", "Done", "", "Running", "Waiting", "Failed", "Attempts", "Rate", "Left", "Took"];
+  parts.title = el("div", { class: "title" }, el("h1", {}, run), parts.badge);
   parts.nodes = [
-    el("div", { class: "title" }, el("h1", {}, run), parts.badge), parts.lead, parts.facts, parts.notes,
+    parts.title, parts.lead, parts.facts, parts.notes,
     el("section", {}, el("h2", {}, "Steps"), parts.graph,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of the steps" },
         el("table", { class: "steps" },
@@ -121,10 +130,17 @@ function drawHeader(parts, run) {
     ["Took", duration(((run.ended_ms ?? (run.state === "RUNNING" ? Date.now() : run.started_ms)) - run.started_ms) / 1000)],
     ["Ended", run.ended_ms ? time(run.ended_ms) : null],
     ["Expected end of the running steps", !run.ended_ms && left ? `${time(Date.now() + 1000 * left)} (in ${duration(left)})` : null],
-    ["Retry of", run.retry_of], ["File", run.file], ["Cost", run.cost ?? null],
+    ["Retry of", run.retry_of], ["File", run.file], ["Cost", run.bill ? describeBill(run.bill) : null],
   ].filter(([, value]) => value);
   syncChildren(parts.facts, facts.map((fact) => [fact[0], fact]), ([name]) => el("div", {}, el("dt", {}, name), el("dd")),
     (node, [, value]) => setText(node.lastChild, value));
+}
+
+function describeBill(bill) {
+  const parts = [`${dollars(bill.paid_usd)} paid${bill.is_final ? "" : ` until ${time(bill.until_ms)}`}`,
+    `${dollars(bill.used_usd)} used`, `${dollars(bill.idle_usd)} idle`, `${dollars(bill.lost_usd)} lost`];
+  if (!bill.is_known) parts.push("not all is known");
+  return parts.join(", ");
 }
 
 function makeStep(step, run) {

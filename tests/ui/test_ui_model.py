@@ -1,0 +1,121 @@
+"""What the page knows of a run: pure values, without a server or a browser."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from large_runs import make_large_run
+
+from batchyard.batch.jobs import JobState, Resources
+from batchyard.engines.base import AttemptDetail, LogChunk
+from batchyard.engines.log_spool import LogSpool
+from batchyard.pipeline import Step
+from batchyard.plan import PlannedJob
+from batchyard.progress import Work, count_work, measure_pace
+from batchyard.status import StepStatus
+from batchyard.ui import logs
+from batchyard.ui.child_table import ChildState, ChildTable
+from batchyard.ui.run_model import RunModel
+from batchyard.ui.run_reader import RUN, RunReader, children_topic
+from conftest import begin_run
+
+
+def attempt(index: int, number: int = 1, **fields: object) -> AttemptDetail:
+    values: dict[str, object] = {
+        **{"state": JobState.SUCCEEDED, "exit_code": 0, "reason": ""},
+        **{"status_reason": "Essential container in task exited"},
+        **{"started_ms": 1000, "ended_ms": 3500, "max_rss_kib": 2048},
+        **fields,
+    }
+    return AttemptDetail("j", "work", index, number, user_s=1.0, system_s=0.0, **values)  # type: ignore[arg-type]
+
+
+def table(size: int = 4, indices: tuple[int, ...] | None = None) -> ChildTable:
+    return ChildTable(PlannedJob("work", size, True, Resources(1, 512), indices=indices))
+
+
+def test_a_child_is_twelve_bytes() -> None:
+    children = table()
+    assert children.record(attempt(2, 1, state=None, exit_code=7)) == 2
+    assert children.state_of(2) is ChildState.RETRYING
+    assert children.record(attempt(2, 2)) == 2
+    assert struct.unpack("<BBhfI", children.pack([2])) == (2, 2, 0, 2.5, 2048)
+    assert len(children.pack()) == 4 * 12 and children.attempts == 2
+    # The same attempts again are no news.
+    assert children.record(attempt(2, 2)) is None and children.record(attempt(2, 1)) is None
+    assert children.record(attempt(9)) is None
+
+
+def test_values_that_do_not_fit_are_bounded() -> None:
+    children = table()
+    huge = attempt(0, 1000, exit_code=2**31, max_rss_kib=2**40)
+    children.record(huge)
+    assert struct.unpack("<BBhfI", children.pack([0])) == (2, 255, -1, 2.5, 2**32 - 1)
+
+
+def test_running_children_and_those_that_never_start() -> None:
+    children = table()
+    children.record(attempt(0))
+    children.record(attempt(1, state=None))
+    assert children.set_running([0, 1, 3]) == {1, 3}  # what has ended does not run
+    assert children.state_of(3) is ChildState.RUNNING
+    assert children.set_running([]) == {1, 3}
+    assert [children.state_of(p) for p in (1, 3)] == [ChildState.RETRYING, ChildState.WAITING]
+    assert children.end_all() == {1, 2, 3}
+    assert children.state_of(2) is ChildState.NEVER_STARTED and children.end_all() == set()
+
+
+def test_a_retry_has_some_children() -> None:
+    children = table(2, (5, 9))
+    assert children.record(attempt(9)) == 1 and children.record(attempt(0)) is None
+    assert children.position_of(5) == 0 and children.position_of(1) is None
+
+
+def test_failures_are_counted_by_reason(tmp_path: Path) -> None:
+    record = begin_run(tmp_path / ".batchyard", Step("work", command="x", array=5))
+    model = RunModel(record)
+    model.add_attempts(attempt(i, state=JobState.FAILED, exit_code=7 - i // 3) for i in range(5))
+    engine = record.open()
+    groups = model.document(engine.overview(), 0, (), ())["failures"]
+    engine.close()
+    assert [(g["children"], g["exit_code"], g["index"]) for g in groups] == [(3, 7, 0), (2, 6, 3)]
+
+
+def test_a_tab_gets_everything_once_and_then_what_is_new(tmp_path: Path) -> None:
+    record = make_large_run(tmp_path / ".batchyard", 1000)
+    reader = RunReader(record)
+    events = reader.follow([RUN, children_topic("work")], heartbeat_s=10)
+    data = b""
+    while b"event: children" not in data:
+        data += next(events)
+    assert data.count(b"event: run") == 1 and data.count(b"event: children") == 1
+    assert len(data) < 1000 * 12 * 4 / 3 + 5000  # in base64
+    assert reader.tabs == 1
+    second = reader.follow([RUN])
+    assert next(second).count(b"event: run") == 1
+    for stream in (events, second):
+        stream.close()  # type: ignore[attr-defined]
+    assert reader.tabs == 0
+
+
+def test_search_finds_what_crosses_the_border_of_pieces() -> None:
+    border = 1 << 20
+    data = b"x" * (border - 3) + b"NEEDLE" + b"x" * border + b"needle"
+    spool = LogSpool(lambda step, index: [LogChunk("a", 0, 1, data)] if not chunks else [])
+    chunks: list[int] = []
+    assert spool.sizes("a", 0) == {1: len(data)}
+    chunks.append(1)
+    answer = logs.search(spool, "a", 0, 1, "Needle", 0, len(data))  # type: ignore[arg-type]
+    assert answer == {"places": [border - 3, len(data) - 6], "next": None}
+    answer = logs.search(spool, "a", 0, 1, "needle", border, len(data))  # type: ignore[arg-type]
+    assert answer["places"] == [len(data) - 6]
+    assert spool.sizes("a", 0) == {1: len(data)} and spool.read_part("a", 0, 2, 0, 9) == b""
+
+
+def test_the_pace_of_a_step() -> None:
+    step = StepStatus("a", JobState.RUNNING, 100, 20, 5, 4, 71, 25, "", 10_000, None)
+    work = count_work(step)
+    assert work == Work(25, 100, 5, False)
+    pace = measure_pace(step, work, 20_000)
+    assert pace is not None and (pace.per_s, pace.left_s) == (2.5, 30.0)
