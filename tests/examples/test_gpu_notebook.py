@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 from example_tools import require
 
 import recipe_image
+from batchyard.services import reading
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpu-notebook"
 PRODUCT = "CPU: correct, relative error"
@@ -112,9 +117,37 @@ def test_the_image_serves_the_notebook(tmp_path: Path, docker_engine: None) -> N
     image = recipe_image.build_with_wheels(
         folder, "cuda", "batchyard-example-notebook:test", ["jupyterlab==4.*", "numpy>=1.26"]
     )
-    command = "jupyter lab --version && jupyter nbconvert --to notebook --execute gputest.ipynb"
-    shell = f"{command} --stdout | grep -o 'RESULT: no GPU was used'"
+    execute_it = "jupyter nbconvert --to notebook --execute gputest.ipynb --stdout"
+    shell = f"{execute_it} | grep -o 'RESULT: no GPU was used (there is no nvidia-smi'"
     output = recipe_image.docker(
         *("run", "--rm", "--network", "host", "-e", "MATRIX_SIZE=256", image, "sh", "-c", shell)
     )
-    assert output.endswith("RESULT: no GPU was used\n")
+    assert output == "RESULT: no GPU was used (there is no nvidia-smi\n"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    container = recipe_image.docker(
+        *("run", "--detach", "--network", "host", "-e", "JUPYTER_TOKEN=secret", image),
+        *("jupyter", "lab", "--ip", "127.0.0.1", f"--port={port}", "--no-browser", "--allow-root"),
+    ).strip()
+    try:
+        assert '"gputest.ipynb"' in fetch(f"http://127.0.0.1:{port}/api/contents?token=secret")
+    finally:
+        recipe_image.docker("rm", "--force", container)
+
+
+def fetch(address: str) -> str:
+    """Return what a server answers that has just been started."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(address) as answer:
+                return str(answer.read().decode())
+        except (urllib.error.URLError, ConnectionError):
+            assert time.monotonic() < deadline, f"{address} does not answer"
+            time.sleep(0.5)
+
+
+def test_the_service_file_is_valid() -> None:
+    service = reading.load(EXAMPLE / "service.yaml")
+    assert (service.name, service.gpus, service.ports) == ("notebook", 1, (8888,))
+    assert service.health is not None and "8888/api" in service.health.command
