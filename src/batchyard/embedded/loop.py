@@ -200,8 +200,7 @@ class Loop:
 
     def place(self) -> None:
         """Give the runner the attempts that the scheduler places now, before ``run``."""
-        with self._runner.lock:
-            self._turn()
+        self._turn()
 
     def carry_out_stop_requests(self) -> None:
         """Stop the jobs that other processes have requested to stop."""

@@ -104,12 +104,13 @@ class Execution:
         )
         for job in jobs:
             loop.add(*job)
-        # Changes that an earlier process did not record, though it recorded their causes.
-        loop.perform(changes)
-        if site.adopts_attempts:
-            # Only a running attempt can be stopped.
-            loop.place()
-        loop.carry_out_stop_requests()
+        with site.runner.lock:
+            # Changes that an earlier process did not record, though it recorded their causes.
+            loop.perform(changes)
+            if site.adopts_attempts:
+                # Only a running attempt can be stopped.
+                loop.place()
+            loop.carry_out_stop_requests()
         self._record_beginning()
         with _signals_to(loop, site.wake_fd):
             loop.run()
