@@ -129,6 +129,22 @@ class Pipeline:
         return cls._of_model(plain_lists.make_list(commands, name, **settings))
 
     @classmethod
+    def command(
+        cls,
+        *words: str,
+        env: Mapping[str, object] | None = None,
+        **settings: Unpack[ListSettings],
+    ) -> Pipeline:
+        """Return the pipeline of a single command, as `batchyard run -- WORDS`.
+
+        ``words``: a program with its arguments, or a text for the shell. ``env``: its environment
+        variables. ``settings``: `cpus`, `memory_mib`, `gpus`, `retries`, `timeout_s`, `image`.
+        Raises PipelineFileError.
+        """
+        variables = {name: str(value) for name, value in (env or {}).items()}
+        return cls._of_model(plain_lists.make_command(words or ("",), variables, **settings))
+
+    @classmethod
     def load(cls, path: str | Path, params: Mapping[str, object] | None = None) -> Pipeline:
         """Read a pipeline file, or a plain list of commands, which has no params.
 
@@ -154,6 +170,11 @@ class Pipeline:
         use is its ``offer``. Raises PipelineFileError.
         """
         return cls._of_model(plain_lists.load_list(Path(path), **settings))
+
+    def with_env(self, variables: Mapping[str, object]) -> Pipeline:
+        """Return the pipeline with further environment variables of all steps, as `--set-env`."""
+        texts = {name: str(value) for name, value in variables.items()}
+        return self._of_model(plain_lists.override_env(self.model, texts))
 
     @property
     def name(self) -> str:

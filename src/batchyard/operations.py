@@ -98,6 +98,40 @@ def _all_engines() -> list[Engine]:
     return [engines.load(name) for name in engines.ENGINES]
 
 
+# -- a run of one command ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a run of a single command ended."""
+
+    #: That of the command; 1 where it has none, 3 for an interrupted run, 130 for a stopped one.
+    exit_code: int
+    #: Why the command did not end by itself; empty where its exit code says all.
+    reason: str = ""
+
+
+STOPPED_EXIT_CODE, _FAILED_EXIT_CODE, _INTERRUPTED_EXIT_CODE = 130, 1, 3
+
+
+def find_end(engine: RunEngine) -> CommandEnd:
+    """Return how the only command of a run has ended."""
+    overview = engine.overview()
+    if overview.is_interrupted:
+        return CommandEnd(_INTERRUPTED_EXIT_CODE, f"INTERRUPTED: {overview.interruption}")
+    if overview.state is RunState.SUCCEEDED:
+        return CommandEnd(0)
+    if overview.state is RunState.STOPPED:
+        return CommandEnd(STOPPED_EXIT_CODE, "STOPPED")
+    attempts = list(engine.attempts(engine.job_ids, failed_only=True))
+    if attempts and attempts[-1].exit_code:
+        return CommandEnd(attempts[-1].exit_code, attempts[-1].reason)
+    reasons = [job.status_reason for job in overview.jobs]
+    if attempts:
+        reasons = [attempts[-1].status_reason, attempts[-1].reason]
+    return CommandEnd(_FAILED_EXIT_CODE, ": ".join(["FAILED", *filter(None, reasons)]))
+
+
 # -- beginning runs ----------------------------------------------------------------------------
 
 

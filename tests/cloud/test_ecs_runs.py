@@ -60,3 +60,15 @@ def test_a_dynamic_list_starts_its_children_with_one_request(lab: Lab, calm: Non
     assert status["steps"][0]["commands"] == {"total": 40, "succeeded": 40, "failed": 0}
     output = lab("logs", run, "--command", "list:17").stdout
     assert output == "number 17\n"
+
+
+def test_one_task_by_hand(lab: Lab) -> None:
+    flags = ("--engine", "ecs", "--env", "tasks", "--image", "busybox")
+    done = lab("run", *flags, "--set-env", "X=5", "--", "sh", "-c", "echo $X; exit 3", code=3)
+    assert done.stdout == "5\n"
+
+
+def test_one_job_by_hand(lab: Lab) -> None:
+    flags = ("--engine", "aws", "--env", "lab", "--image", "busybox")
+    done = lab("run", *flags, "--set-env", "X=5", "--", "sh", "-c", "echo $X; exit 3", code=3)
+    assert done.stdout == "5\n"

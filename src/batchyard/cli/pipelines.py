@@ -31,6 +31,13 @@ set_option = click.option(
 _FILE_FLAGS = [
     set_option,
     click.option(
+        "--set-env",
+        "variables",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set an environment variable of all steps. May be repeated.",
+    ),
+    click.option(
         "--only", metavar="STEP", help="Run only this step. The steps it needs count as done."
     ),
     click.option(
@@ -169,6 +176,13 @@ _LIST_ONLY = (
     "fail_fast",
     "image",
 )
+#: flags that mean nothing to a single command
+_NOT_OF_COMMANDS = (
+    *("settings", "only", "start_from", "at_once", "array", "share_out", "max_running"),
+    *("keep_going", "fail_fast"),
+)
+#: flags whose names differ from those of their values
+_FLAG_NAMES = {"settings": "--set", "start_from": "--from", "at_once": "-j"}
 #: flags of a request -> the flags that limit a run
 _LIMITS = {"cpus": "limit_cpus", "memory": "limit_memory", "gpus": "limit_gpus"}
 #: FILE that means the standard input
@@ -229,13 +243,16 @@ def load_source(file: str, flags: Mapping[str, Any]) -> Source:
     """
     from batchyard.pipeline_file import plain_lists
 
+    variables = pairs(flags["variables"], "EPOCHS=3", "--set-env")
     if plain_lists.is_command_list(Path(file)):
         refuse_settings(file, flags["settings"])
-        return Source(load_list(file, flags), _read_offer(flags))
+        pipeline = plain_lists.override_env(load_list(file, flags), variables)
+        return Source(pipeline, _read_offer(flags))
     from batchyard.pipeline_file import reading  # not for a list: it takes 10 ms
 
     _refuse_list_flags(file, flags)
     pipeline = reading.load(Path(file), pairs(flags["settings"]))
+    pipeline = plain_lists.override_env(pipeline, variables)
     renamed = {name: limit for name, limit in _LIMITS.items() if flags[name] is not None}
     for name, limit in renamed.items():
         if flags[limit] is not None:
@@ -247,6 +264,29 @@ def load_source(file: str, flags: Mapping[str, Any]) -> Source:
     notes = [f"for a pipeline, write {_flag(renamed[name])} for {_flag(name)}" for name in renamed]
     limits = {limit: flags[name] for name, limit in renamed.items()}
     return Source(pipeline, _read_offer({**flags, **limits}), tuple(notes))
+
+
+def load_command(words: Sequence[str], flags: Mapping[str, Any]) -> Source:
+    """Return a single command with the flags of ``pipeline_flags``. Raises InputError."""
+    from batchyard.pipeline_file import plain_lists
+
+    names = [name for name in _NOT_OF_COMMANDS if flags[name]]
+    if names:
+        raise InputError(
+            f"{', '.join(map(_flag, names))}: not for a single command",
+            hint="leave it out, or write the command into a file",
+        )
+    pipeline = plain_lists.make_command(
+        words,
+        pairs(flags["variables"], "EPOCHS=3", "--set-env"),
+        cpus=flags["cpus"],
+        memory_mib=flags["memory"],
+        gpus=flags["gpus"],
+        retries=flags["retries"],
+        timeout_s=flags["timeout"],
+        image=flags["image"],
+    )
+    return Source(pipeline, _read_offer(flags))
 
 
 def _read_offer(flags: Mapping[str, Any]) -> Offer:
@@ -287,7 +327,7 @@ def load_list(file: str, flags: Mapping[str, Any]) -> Pipeline:
 
 def _flag(name: str) -> str:
     """Return the flag that sets the value of that name."""
-    return "--" + name.replace("_", "-")
+    return _FLAG_NAMES.get(name, "--" + name.replace("_", "-"))
 
 
 def refuse_settings(file: str, settings: Sequence[str]) -> None:

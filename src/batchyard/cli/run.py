@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,11 @@ import click
 
 from batchyard import engines, operations, status
 from batchyard import plan as planning
-from batchyard.cli import pipelines, progress, render, render_bill
+from batchyard.cli import pipelines, progress, render, render_bill, single_command
 from batchyard.cli.options import example, home_option_for, json_option, print_json
 from batchyard.engines.base import PreparedRun, RunRecord, RunRequest, RunState
 from batchyard.engines.busy_service import PatientCaller
-from batchyard.errors import BatchyardError
+from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import home_beside, home_flag
 from batchyard.status import RunStatus
 from batchyard.supervision import Supervisor
@@ -25,9 +26,27 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.STOPPED: 130}
 _INTERRUPTED = 3
+#: Key of the words behind `--`, in the context of click.
+_WORDS = "batchyard.words"
+
+
+class _RunCommand(click.Command):
+    """A command whose words behind `--` are the words of another command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            position = args.index("--")
+            ctx.meta[_WORDS] = tuple(args[position + 1 :])
+            args = args[:position]
+        rest = super().parse_args(ctx, args)
+        has_source = ctx.params.get("file") is not None or _WORDS in ctx.meta
+        if not has_source and not ctx.resilient_parsing:
+            raise click.UsageError("Missing argument 'FILE', or a command behind '--'.", ctx)
+        return rest
 
 
 @click.command(
+    cls=_RunCommand,
     epilog=example(
         "batchyard run pipeline.yaml",
         "batchyard run commands.txt -j 8",
@@ -35,9 +54,11 @@ _INTERRUPTED = 3
         "batchyard run pipeline.yaml --set slices=128 --limit-cpus 8 --detach",
         "batchyard run commands.txt --gpus 1 --retries 2",
         "batchyard run pipeline.yaml --engine aws --env lab --detach",
-    )
+        "batchyard run --set-env EPOCHS=3 -- python train.py --all",
+        "batchyard run --engine ecs --env lab --image IMAGE --gpus 1 -- python train.py",
+    ),
 )
-@click.argument("file", type=click.Path())
+@click.argument("file", type=click.Path(), metavar="FILE | -- COMMAND...", required=False)
 @click.option(
     "--detach",
     is_flag=True,
@@ -51,7 +72,7 @@ _INTERRUPTED = 3
 )
 @json_option
 def command(
-    file: str,
+    file: str | None,
     detach: bool,
     engine: str,
     env: str | None,
@@ -61,16 +82,19 @@ def command(
     as_json: bool,
     **flags: Any,
 ) -> int:
-    """Run a pipeline file, or a plain list of commands, on this machine or on AWS Batch.
+    """Run a pipeline file, a plain list of commands, or one command, here or on AWS.
 
     FILE is a pipeline (.yaml, .yml or .json), or a plain list: any other file, with one shell
     command a line. `-` or a pipe, like <(...), is a list too; its run is recorded in the current
     folder. The commands of a list run at once, as many as fit, and go on after a failure.
 
+    A COMMAND behind `--` runs alone. Its output is on stdout, and its exit code is that of `run`.
+
     Exit codes: 0 all jobs succeeded, 1 a job failed, 2 invalid input, 3 an error of the machine or
     of AWS, 130 stopped.
     """
-    source = pipelines.load_source(file, flags)
+    words: tuple[str, ...] | None = click.get_current_context().meta.get(_WORDS)
+    source = _load_source(file, words, flags)
     pipelines.print_source_notes(source)
     request = RunRequest(
         plan=planning.make(source.pipeline, only=flags["only"], start_from=flags["start_from"]),
@@ -88,6 +112,9 @@ def command(
     record, notes = operations.begin(loaded_engine, request, prepared)
     for note in notes:
         click.echo(f"note: {note}", err=True)
+    if words is not None and not (detach or as_json):
+        click.echo(f"run {record.run_id}", err=True)
+        return single_command.execute(record)
     return carry_out(record, detach=detach, as_json=as_json)
 
 
@@ -103,6 +130,20 @@ def _print_estimate(prepared: PreparedRun, home: Path, engine: str) -> None:
         cost = cost_of_prepared(prepared, home, engine, asks_runs=False)
         if cost is not None:
             click.echo(f"note: {render_cost.estimate_line(cost)}", err=True)
+
+
+def _load_source(
+    file: str | None, words: Sequence[str] | None, flags: Mapping[str, Any]
+) -> pipelines.Source:
+    """Return the pipeline of FILE, or of the words behind `--`. Raises InputError."""
+    if file is not None and words is not None:
+        raise InputError(
+            f"there is both a file, {file}, and a command behind --", hint="leave one of them out"
+        )
+    if words is not None:
+        return pipelines.load_command(words or ("",), flags)
+    assert file is not None, "the arguments have one of the two"
+    return pipelines.load_source(file, flags)
 
 
 def carry_out(record: RunRecord, *, detach: bool, as_json: bool) -> int:

@@ -141,7 +141,7 @@ def _check_secret_arn(node: Node, label: str, mistakes: Mistakes) -> str | None:
     return None
 
 
-def _env_name_problem(name: str) -> str:
+def env_name_problem(name: str) -> str:
     if not _ENV_NAME.fullmatch(name):
         return "write letters, digits and _, beginning with a letter or _"
     if name.startswith(_RESERVED_PREFIXES) or name in _RESERVED_NAMES:
@@ -236,14 +236,12 @@ SHARE_OUT = matching_text("|".join(SHARE_OUTS), "static, strided or dynamic")
 LOG_MODE = matching_text("blocking|non-blocking", "blocking or non-blocking")
 _VALUE = text('a value, or "" for an empty one')
 _ENV_NAME_SCHEMA = f"^(?!{_RESERVED}){_ENV_NAME.pattern}$"
-ENV = mapping_of(
-    _env_name_problem, _ENV_NAME_SCHEMA, _VALUE, "a mapping, like {OMP_NUM_THREADS: 1}"
-)
+ENV = mapping_of(env_name_problem, _ENV_NAME_SCHEMA, _VALUE, "a mapping, like {OMP_NUM_THREADS: 1}")
 PARAMS = mapping_of(
     _param_name_problem, f"^{_PARAM_NAME.pattern}$", _VALUE, "a mapping, like {slices: 64}"
 )
 SECRETS = mapping_of(
-    _env_name_problem,
+    env_name_problem,
     _ENV_NAME_SCHEMA,
     ValueType(_check_secret_arn, {"type": "string", "pattern": f"^{_ARN.pattern}$"}, "ARN"),
     "a mapping, like {TOKEN: arn:aws:secretsmanager:...}",

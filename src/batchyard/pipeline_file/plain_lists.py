@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -35,6 +37,8 @@ MAX_PIPE_BYTES = 256 * 2**20
 _UNITS = {"memory_mib": "MiB", "timeout_s": "seconds"}
 #: Name of a list without a file.
 _NAME = "list"
+#: Name of a single command whose program has no name that a step can have.
+_COMMAND_NAME = "command"
 
 
 class ListSettings(TypedDict, total=False):
@@ -97,6 +101,46 @@ def make_list(
     if not lines and not mistakes.count:
         mistakes.add(WHOLE_FILE, "there is no command", "write at least one")
     return _make_pipeline(name, tuple(lines), fields, params, mistakes, None)
+
+
+def make_command(
+    words: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+    **settings: Unpack[ListSettings],
+) -> Pipeline:
+    """Return one command as a pipeline of one step, named after its program.
+
+    ``words``: a program with its arguments, or a single text for the shell. ``settings``: cpus,
+    memory_mib, gpus, retries, timeout_s, image. Raises PipelineFileError with all mistakes.
+    """
+    mistakes = Mistakes("command")
+    fields, _ = _check_settings(settings, mistakes)
+    text = words[0] if len(words) == 1 else shlex.join(words)
+    if not text.strip() or "\0" in text:
+        mistakes.add(WHOLE_FILE, "there is no command", "write one behind --")
+    warnings = mistakes.finish()
+    program = Path(text.split()[0]).name
+    name = key_limits.suggest_name(program, MAX_STEP_NAME_LENGTH, _COMMAND_NAME)
+    step = Step(name=name, command=text, **fields)
+    return override_env(Pipeline(name=name, steps=(step,), warnings=warnings), variables or {})
+
+
+def override_env(pipeline: Pipeline, variables: Mapping[str, str]) -> Pipeline:
+    """Return the pipeline with further environment variables of all steps.
+
+    Raises PipelineFileError for names that a variable cannot have.
+    """
+    if not variables:
+        return pipeline
+    from batchyard.pipeline_file import key_types  # slow to import, and only variables need it
+
+    mistakes = Mistakes("--set-env")
+    for name in variables:
+        if problem := key_types.env_name_problem(name):
+            mistakes.add(WHOLE_FILE, f"{name}: {problem}")
+    mistakes.finish()
+    steps = tuple(replace(step, env={**step.env, **variables}) for step in pipeline.steps)
+    return replace(pipeline, steps=steps)
 
 
 def _is_line(command: object) -> bool:

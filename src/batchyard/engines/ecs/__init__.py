@@ -105,7 +105,7 @@ class EcsEngine:
 
 
 def _refuse_local_settings(record: RunRecord, request: RetryRequest) -> None:
-    preparing.refuse_on_demand(request.on_demand)
+    preparing.refuse_instance_kinds(on_demand=request.on_demand)
     if request.cpus or request.memory_mib or request.workspace is not None:
         raise InputError(
             "--limit-cpus, --limit-memory and --workspace are about runs on this machine",

@@ -38,7 +38,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     """Fit the plan to the cluster. Raises InputError for what ECS would refuse."""
     # First what needs no answer from AWS.
     refuse_machine_limits(request.offer)
-    refuse_on_demand(request.on_demand)
+    refuse_instance_kinds(on_demand=request.on_demand, spot=request.spot)
     if request.spot:
         raise InputError(
             "--spot is about queues of AWS Batch, and a cluster has none", hint="leave it out"
@@ -57,6 +57,8 @@ def prepare(request: RunRequest) -> PreparedRun:
     )
     check_plan(plan, target)
     notes = [*refusals.make_notes(plan, target)]
+    if plan.spot is not None:
+        notes.append("`spot` has no effect on a cluster, whose instances are what they are")
     if not request.detached:
         notes.append(_STAYS)
     if folder is not None:
@@ -67,13 +69,14 @@ def prepare(request: RunRequest) -> PreparedRun:
     return PreparedRun(plan, target, target.run_id, tuple(notes), folder, slots=slots)
 
 
-def refuse_on_demand(on_demand: bool) -> None:
-    """Raise InputError for --on-demand: the capacity provider of a cluster decides about it."""
-    if on_demand:
-        raise InputError(
-            "--on-demand chooses a queue of AWS Batch, and a cluster has none",
-            hint="leave it out: the cluster's capacity provider says which instances there are",
-        )
+def refuse_instance_kinds(*, on_demand: bool, spot: bool = False) -> None:
+    """Raise InputError for --on-demand and --spot: the cluster decides about its instances."""
+    for flag, is_set in {"--on-demand": on_demand, "--spot": spot}.items():
+        if is_set:
+            raise InputError(
+                f"{flag} chooses a queue of AWS Batch, and a cluster has none",
+                hint="leave it out: the cluster's capacity provider says which instances there are",
+            )
 
 
 def require_cluster(environment: Environment) -> None:
