@@ -217,6 +217,9 @@ class Claiming:
         return replace(self, saving=None, candidates=self.candidates[1:])
 
     def _can_take(self, block: StoredBlock) -> bool:
+        # A worker that holds a block claims the next one. Its own may have expired by then.
+        if block.lease.owner == self.owner and block.lease.state is BlockState.LEASED:
+            return False
         if self.is_dismissed:
             is_complete = block.lease.state.is_complete
             return not is_complete and block.lease.owner.is_earlier_attempt_of(self.owner)

@@ -63,6 +63,8 @@ class CommandRunner:
     def run(self, command: str, number: int) -> CommandResult:
         started_s, oom_kills = self.stop_requests.clock(), self.count_oom_kills()
         started_ms = int(time.time() * 1000)
+        # An earlier execution of this command may have ended before it was to be killed.
+        self.stop_requests.forget_events()
         process = self._start(command, number)
         threading.Thread(
             target=_report_end, args=(process, self.stop_requests), daemon=True

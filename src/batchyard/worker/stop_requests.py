@@ -73,6 +73,14 @@ class StopRequests:
         deadline_s = min(request.deadline_s for request in self._requests)
         return max(0.0, deadline_s + _LATE_HOST_S - self.clock())
 
+    def forget_events(self) -> None:
+        """Remove what the main thread has not read, except that a stop was requested."""
+        with suppress(queue.Empty):
+            while True:
+                self.events.get_nowait()
+        if self.is_stopping():
+            self.events.put(None)
+
     def wait(self, seconds: float) -> None:
         """Wait that long, or until the attempt is to end early."""
         with suppress(queue.Empty):

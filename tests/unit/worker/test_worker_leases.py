@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from batchyard.worker.lease_protocol import (
     Claiming,
+    Entry,
     Listing,
+    NothingLeft,
+    StoredBlock,
 )
 from batchyard.worker.leases import (
     BlockState,
@@ -97,3 +100,16 @@ def test_children_that_are_free_at_the_same_time_try_different_blocks(
         tries.add(listed.candidates[0])
     # Near the first one, which is the longest where blocks are ordered by length, until the end.
     assert tries == set(range(tried))
+
+
+def test_a_worker_does_not_take_over_the_block_that_it_holds() -> None:
+    """It claims ahead, and its own lease may have expired when S3 was slow."""
+    own = Lease((FIRST,))
+    listing = Listing({0: Entry(own.state, "etag", 100.0)})
+    claiming = Claiming(FIRST, 1).receive(listing)
+    assert isinstance(claiming, Claiming)
+    claiming = claiming.receive(listing)
+    assert isinstance(claiming, Claiming) and claiming.candidates == (0,)
+    claiming = claiming.receive(StoredBlock(own, "etag", 100.0))
+    assert isinstance(claiming, Claiming)
+    assert isinstance(claiming.receive(listing), NothingLeft)

@@ -12,7 +12,7 @@ import pytest
 
 from batchyard.worker.errors import EXIT_MACHINE, WorkerError
 from batchyard.worker.memory import count_oom_kills
-from batchyard.worker.processes import CommandResult, CommandRunner
+from batchyard.worker.processes import Abandonment, CommandResult, CommandRunner
 from batchyard.worker.stop_requests import StopRequest, StopRequests, kill_time_s
 
 
@@ -201,3 +201,16 @@ def test_kills_for_memory_are_counted_by_the_cgroup(
 
 def test_a_kernel_that_says_nothing_has_killed_nothing(tmp_path: Path) -> None:
     assert count_oom_kills(tmp_path) == 0
+
+
+def test_what_was_to_end_an_earlier_execution_does_not_end_the_next_one(tmp_path: Path) -> None:
+    stop_requests = StopRequests()
+    stop_requests.events.put(Abandonment(7))
+    assert command_runner(tmp_path, stop_requests).run("sleep 0.05", 7).exit_code == 0
+
+
+def test_a_stop_that_was_requested_before_the_start_ends_the_command(tmp_path: Path) -> None:
+    stop_requests = StopRequests()
+    stop_requests.add("reclaimed", 30)
+    stop_requests.events.put(Abandonment(7))
+    assert command_runner(tmp_path, stop_requests).run("sleep 60", 7).was_interrupted
