@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from cloud_lab import ENVIRONMENTS, Lab, calls, until
+from cloud_lab import BUCKET, ENVIRONMENTS, Lab, calls, until
 from emulator_endpoint import BATCHYARD
 from test_cloud_forgotten import forget
 
@@ -180,7 +180,7 @@ def test_a_plain_status_makes_no_more_calls_and_shows_what_is_recorded(lab: Lab)
     lab.write(
         "pipeline.yaml",
         "name: seen\nimage: busybox\n"
-        "steps: [{name: a, memory: 64MiB, array: 3, command: 'true'}]\n",
+        "steps: [{name: a, memory: 64MiB, array: 3, commands: [sleep 1, sleep 1, sleep 1]}]\n",
     )
     done = lab("run", "pipeline.yaml", "--engine", "aws", "--env", "lab")
     assert "cost: $" in done.stdout
@@ -188,6 +188,12 @@ def test_a_plain_status_makes_no_more_calls_and_shows_what_is_recorded(lab: Lab)
     before = calls(lab.endpoint)
     assert "cost: $" in lab("status", run).stdout
     assert calls(lab.endpoint) - before == Counter()
+    # The worker has recorded its host, too.
+    s3 = lab.endpoint.client("s3")
+    answer = s3.get_object(Bucket=BUCKET, Key=f"team/runs/{run}/done/a/0000000")
+    host = json.loads(answer["Body"].read())["host"]
+    hosts = lab.json("cost", run)["hosts"]
+    assert host["id"] in {entry["id"] for entry in hosts} and not host["is_spot"]
 
 
 def test_the_cost_is_estimated_with_the_types_of_the_queue_before_a_run(lab: Lab) -> None:

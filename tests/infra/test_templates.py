@@ -402,6 +402,18 @@ def test_everything_that_can_have_tags_has_the_environments(name: str) -> None:
             assert value in tag_values(resource["Properties"]), f"{name} {key}"
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_disks_of_nodes_have_the_tag_of_the_environment(name: str) -> None:
+    """Cost Explorer shows disks by their own tags, and not by those of their instances."""
+    value = {"Ref": "AWS::StackName" if name == STANDALONE else "Env"}
+    for key, resource in cfn.template(name)["Resources"].items():
+        if resource["Type"] == "AWS::EC2::LaunchTemplate":
+            specifications = resource["Properties"]["LaunchTemplateData"]["TagSpecifications"]
+            volumes = [each for each in specifications if each["ResourceType"] == "volume"]
+            tag = {"Key": "batchyard:environment", "Value": value}
+            assert [each["Tags"] for each in volumes] == [[tag]], f"{name} {key}"
+
+
 def tag_values(properties: dict[str, Any]) -> list[Any]:
     """The values of the tag batchyard:environment, of the resource and of what it starts."""
     tags = properties.get("Tags", [])

@@ -299,6 +299,7 @@ def test_all_that_a_step_says_is_in_its_definition_or_its_submission() -> None:
         "batchyard:step": "a",
         "batchyard:pipeline": "demo",
         "batchyard:user": "ada",
+        "batchyard:environment": "lab",
     }
     told = {one["name"]: one["value"] for one in part.request["containerOverrides"]["environment"]}
     assert told["LIST_FILE_S3_PATH"] == "s3://bucket/runs/demo-20260101-abcdef/lists/a.txt"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.usage_records import UsageRecords
-from batchyard.engines.base import JobDetail, Overview, RunState
+from batchyard.engines.base import CommandDetail, JobDetail, Overview, RunState
 from batchyard.engines.usage import PaidHost
 from batchyard.plan import Plan, PlannedJob
 
@@ -40,6 +42,11 @@ class Account:
         self.host_calls = 0
         self.objects: dict[str, bytes] = {}
         self.refusals: dict[str, None] = {}
+        #: whether ECS and EC2 have forgotten the hosts
+        self.has_forgotten = False
+        self.command_details: list[CommandDetail] = []
+        #: children whose only attempt fails
+        self.failing: set[int] = set()
 
     # -- AWS Batch --
 
@@ -48,12 +55,13 @@ class Account:
         return {child_id: self._child(child_id) for child_id in ids}
 
     def _child(self, child_id: str) -> Any:
-        start_s, end_s, host = self._ends_s[int(child_id.partition(":")[2])]
+        number = int(child_id.partition(":")[2])
+        start_s, end_s, host = self._ends_s[number]
         requirements = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
         container = {"containerInstanceArn": f"{CLUSTER}/{host}"}
         job = {
             "jobId": child_id,
-            "status": self._state(start_s, end_s),
+            "status": JobState.FAILED if number in self.failing else self._state(start_s, end_s),
             "startedAt": start_s * 1000,
             "container": {**container, "resourceRequirements": requirements},
         }
@@ -81,10 +89,15 @@ class Account:
         run_state = RunState.SUCCEEDED if is_over else RunState.RUNNING
         return Overview(run_state, (job,), 0, None)
 
+    def commands(self, step: str) -> Iterator[CommandDetail]:
+        yield from self.command_details
+
     # -- the hosts --
 
     def find(self, arns: Any) -> dict[str, PaidHost]:
         self.host_calls += 1
+        if self.has_forgotten:
+            return {}
         capacity = Resources(16, 64_000)
         return {
             arn: PaidHost(f"i-{arn[-1]}", "m5.4xlarge", "us-east-1a", capacity=capacity)
@@ -93,8 +106,8 @@ class Account:
 
     def update(self, hosts: Sequence[PaidHost], now_s: float) -> dict[str, PaidHost]:
         self.host_calls += 1
-        from dataclasses import replace
-
+        if self.has_forgotten:
+            return {}
         return {host.id: replace(host, launched_s=990.0) for host in hosts}
 
     # -- S3 --
@@ -106,8 +119,17 @@ class Account:
         return self.objects.get(address)
 
 
-def recorder(account: Any, folder: Path) -> UsageRecords:
-    job = PlannedJob("a", account.size, True, Resources(1, 64), step_size=account.size)
+def recorder(account: Any, folder: Path, *, has_list: bool = False, **members: Any) -> UsageRecords:
+    command = None if has_list else "true"
+    job = PlannedJob(
+        "a",
+        account.size,
+        True,
+        Resources(1, 64),
+        step_size=account.size,
+        command=command,
+        **members,
+    )
     part = Part("a", "a", account.size, 0, "d", {})
     files = RunFiles(folder, "s3://bucket/run/", account)
     return UsageRecords(
@@ -116,6 +138,7 @@ def recorder(account: Any, folder: Path) -> UsageRecords:
         account,
         files,
         lambda: [(part, "job")],
+        account.commands,
         "us-east-1",
         lambda: account.now_s,
     )
@@ -165,6 +188,24 @@ def test_another_machine_goes_on_where_the_first_one_stopped(tmp_path: Path) -> 
     assert second.refresh(account.overview()).is_final
 
 
+def test_commands_that_succeeded_in_a_failed_attempt_are_kept(tmp_path: Path) -> None:
+    account = Account(4)
+    account.failing = {0, 1}
+    account.now_s = account.end_s + 5
+    account.command_details = [
+        CommandDetail(*("a", n, n // 2, state, 0, "", 1, 1_000_000, 1_003_000, 0.0, 0.0, 0, "", 1))
+        for n, state in enumerate((JobState.SUCCEEDED, JobState.FAILED))
+    ]
+    records = recorder(account, tmp_path, has_list=True, command_count=8)
+    usage = records.refresh(account.overview())
+    assert {(use.index, use.counts, use.kept_s) for use in usage.uses} == {
+        (0, False, 3.0),
+        (1, False, 0.0),
+        (2, True, 0.0),
+        (3, True, 0.0),
+    }
+
+
 def test_a_look_while_the_run_goes_on_has_the_children_that_run(tmp_path: Path) -> None:
     account = Account(100)
     account.now_s = 1001.0
@@ -172,3 +213,22 @@ def test_a_look_while_the_run_goes_on_has_the_children_that_run(tmp_path: Path) 
     running = [use for use in usage.uses if use.ended_s is None]
     assert len(running) == account.overview().jobs[0].count(JobState.RUNNING)
     assert {host.type for host in usage.hosts} == {"m5.4xlarge"}
+
+
+def test_where_nobody_watched_the_records_of_workers_tell_the_hosts(tmp_path: Path) -> None:
+    account = Account(100)
+    account.has_forgotten = True
+    account.now_s = account.end_s + 5000
+    facts = {"id": "i-7", "type": "m5.large", "zone": "z", "is_spot": True, "launched_s": 900}
+    for number in range(100):
+        attempt = 1 if number % 2 else 2  # records of another attempt tell nothing about this one
+        record = {"attempt": attempt, "host": facts | {"id": f"i-{number}"}}
+        account.objects[f"s3://bucket/run/done/a/{number:07d}"] = json.dumps(record).encode()
+    usage = recorder(account, tmp_path, outputs=("x",)).refresh(account.overview())
+    assert {host.type for host in usage.hosts} == {"m5.large"} and len(usage.hosts) == 4
+    assert all(int(host.id[2:]) % 2 for host in usage.hosts) and not usage.unknown
+    # A plain command leaves no record: its hosts are not known, and that is said.
+    (tmp_path / "plain").mkdir()
+    account.objects.clear()
+    usage = recorder(account, tmp_path / "plain").refresh(account.overview())
+    assert usage.unknown == ("the instance type of 4 hosts is not known",) and usage.is_final

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from batchyard.worker import errors, notices, orders, records, rules, s3, task_identity
 from batchyard.worker.attempt import Attempt
@@ -23,6 +24,7 @@ from batchyard.worker.block_keeper import BlockKeeper
 from batchyard.worker.block_store import BlockStore
 from batchyard.worker.dynamic_attempt import DynamicAttempt
 from batchyard.worker.errors import WorkerError
+from batchyard.worker.host import Host
 from batchyard.worker.leases import LEASE_S, Owner
 from batchyard.worker.orders import Child, Orders
 from batchyard.worker.processes import Abandonment, CommandRunner
@@ -57,8 +59,9 @@ def run(environ: Mapping[str, str]) -> int:
 
 def _run_to_exit_code(environ: Mapping[str, str], stop_requests: StopRequests) -> int:
     try:
-        _watch_for_stop(stop_requests, environ)
-        verdict = run_attempt(environ, stop_requests, _log)
+        host = Host()
+        _watch_for_stop(stop_requests, environ, host)
+        verdict = run_attempt(environ, stop_requests, host, _log)
     except WorkerError as error:
         _log(str(error))
         verdict = _decide_after_error(error.exit_code, environ)
@@ -86,7 +89,10 @@ def _decide_after_error(exit_code: int, environ: Mapping[str, str]) -> Verdict:
 
 
 def run_attempt(
-    environ: Mapping[str, str], stop_requests: StopRequests, log: Callable[[str], None]
+    environ: Mapping[str, str],
+    stop_requests: StopRequests,
+    host: Host,
+    log: Callable[[str], None],
 ) -> Verdict:
     """Run the attempt that the environment describes."""
     child, place = orders.child_of(environ), orders.orders_place(environ)
@@ -97,28 +103,31 @@ def run_attempt(
         child = task_identity.identify(child, step_orders.children, environ)
     number = step_orders.number_of(child.position)
     with _workspace_folder(environ) as folder:
-        run_child = _run_static if step_orders.blocks is None else _run_dynamic
-        return run_child(environ, bucket, step_orders, child, number, folder, stop_requests, log)
+        if step_orders.blocks is not None:
+            return _run_dynamic(
+                environ, bucket, step_orders, child, number, folder, stop_requests, log
+            )
+        child_records = records.Records(bucket, step_orders, child, number, host)
+        return _run_static(environ, child_records, folder, stop_requests, log)
 
 
 def _run_static(
     environ: Mapping[str, str],
-    bucket: Bucket,
-    step_orders: Orders,
-    child: Child,
-    number: int,
+    child_records: records.Records,
     folder: str,
     stop_requests: StopRequests,
     log: Callable[[str], None],
 ) -> Verdict:
     """Run the commands that are the child's by its index."""
+    bucket, step_orders = child_records.bucket, child_records.orders
+    child, number = child_records.child, child_records.number
     command = records.command_reader(bucket, step_orders, step_orders.commands_of(number))
     step_orders = step_orders.for_child(number, command)
     return Attempt(
         orders=step_orders,
         number=number,
         attempt=child.attempt,
-        records=records.Records(bucket, step_orders, child, number),
+        records=replace(child_records, orders=step_orders),
         workspace=Workspace(folder, step_orders, number, bucket, Transfers(bucket.client), log),
         runner=CommandRunner(
             folder,
@@ -184,7 +193,7 @@ def _refuse_command_patterns(number: int) -> str:
     )
 
 
-def _watch_for_stop(stop_requests: StopRequests, environ: Mapping[str, str]) -> None:
+def _watch_for_stop(stop_requests: StopRequests, environ: Mapping[str, str], host: Host) -> None:
     """Add a stop request for SIGTERM, for SIGINT, and for a spot notice of EC2."""
     stop_s = errors.read_variable(environ, "BATCHYARD_STOP_S", _STOP_S)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -195,16 +204,23 @@ def _watch_for_stop(stop_requests: StopRequests, environ: Mapping[str, str]) -> 
             ),
         )
     address = notices.metadata_address(environ)
-    if address is not None:
-        metadata = notices.Metadata(address)
-        reason = "EC2 takes this machine away"
-        thread = threading.Thread(
-            target=notices.watch,
-            args=(metadata, lambda time_s: stop_requests.add(reason, time_s, ends_host=True)),
-            name="notices",
-            daemon=True,
-        )
-        thread.start()
+    if address is None:
+        host.give_up()
+        return
+    thread = threading.Thread(
+        target=_ask_metadata,
+        args=(notices.Metadata(address), host, stop_requests),
+        name="notices",
+        daemon=True,
+    )
+    thread.start()
+
+
+def _ask_metadata(metadata: notices.Metadata, host: Host, stop_requests: StopRequests) -> None:
+    """Read what the host is, and wait for a spot notice."""
+    host.read(metadata)
+    reason = "EC2 takes this machine away"
+    notices.watch(metadata, lambda time_s: stop_requests.add(reason, time_s, ends_host=True))
 
 
 def _hold_slot(stop_requests: StopRequests, environ: Mapping[str, str], started_s: float) -> None:

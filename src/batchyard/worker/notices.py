@@ -42,6 +42,10 @@ class Metadata:
 
     def notice(self) -> str | None:
         """Return the text of the notice; None while there is none. Raises NoMetadataError."""
+        return self.read(_NOTICE_PATH)
+
+    def read(self, path: str) -> str | None:
+        """Return the text at a path; None if there is none. Raises NoMetadataError."""
         for _ in range(2):
             if not self._token:
                 headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_TTL_S)}
@@ -49,7 +53,7 @@ class Metadata:
                 if status != 200:
                     self._token = ""
                     raise NoMetadataError
-            status, body = self._ask("GET", _NOTICE_PATH, {"X-aws-ec2-metadata-token": self._token})
+            status, body = self._ask("GET", path, {"X-aws-ec2-metadata-token": self._token})
             if status == 200:
                 return body
             if status == 404:

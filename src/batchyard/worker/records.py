@@ -7,11 +7,12 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from batchyard import s3_layout
 from batchyard.worker.errors import EXIT_ORDERS, WorkerError
+from batchyard.worker.host import Host
 from batchyard.worker.orders import Child, Orders, Place
 from batchyard.worker.processes import CommandResult
 from batchyard.worker.s3 import Bucket
@@ -26,6 +27,7 @@ class Records:
     child: Child
     #: the child's index in the step
     number: int
+    host: Host = field(default_factory=Host)
 
     def succeeded_commands(self, commands: range) -> set[int]:
         """Return which of these commands have succeeded. Lists only their part of the records."""
@@ -54,6 +56,9 @@ class Records:
             **_measurements(result),
             "ended": int(time.time()),
         }
+        host = self.host.facts()
+        if host is not None:
+            record["host"] = host
         self.bucket.write(
             self.orders.done.below(s3_layout.success_record(command)),
             _to_json(record),

@@ -11,6 +11,7 @@ import pytest
 
 from batchyard.emulator import instance_metadata
 from batchyard.worker import notices
+from batchyard.worker.host import Host, read_identity
 from batchyard.worker.notices import Metadata, NoMetadataError, remaining_s, watch
 
 NOON = 1_700_000_000.0
@@ -27,7 +28,8 @@ class Service:
     def answer(self, method: str, path: str, headers: dict[str, str]) -> instance_metadata.Answer:
         self.asked.append(f"{method} {path}")
         host = instance_metadata.Host(
-            "i-0a", "m6i.large", "us-east-1", "us-east-1a", self.key, self.notice
+            *("i-0a", "m6i.large", "us-east-1", "us-east-1a", self.key, self.notice),
+            launched_s=NOON - 100,
         )
         return instance_metadata.answer(host, method, path.removeprefix("/imds"), headers, NOON)
 
@@ -79,6 +81,24 @@ def test_a_token_that_has_expired_is_renewed() -> None:
         service.key = b"second"
         assert asked.notice() is None
     assert service.asked.count("PUT /imds/latest/api/token") == 2
+
+
+def test_the_host_of_the_worker() -> None:
+    service, host = Service(), Host()
+    with serving(service) as address:
+        host.read(Metadata(address))
+    assert host.facts() == {
+        "id": "i-0a",
+        "type": "m6i.large",
+        "zone": "us-east-1a",
+        "is_spot": True,
+        "launched_s": NOON - 100,
+    }
+    # Where nobody answers, nothing is known, and nobody waits.
+    unknown = Host()
+    unknown.read(Metadata(address))
+    assert unknown.facts() is None
+    assert read_identity("<html>", "spot") is None and read_identity("{}", "spot") is None
 
 
 def test_no_service_is_no_service() -> None:

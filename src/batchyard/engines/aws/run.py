@@ -120,6 +120,7 @@ class AwsRun:
             HostFinder(session),
             self._files,
             self._job_ids.parts_with_ids,
+            self.commands,
             environment.region,
             clock,
         )

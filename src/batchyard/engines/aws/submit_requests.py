@@ -108,6 +108,7 @@ def make_tags(step: str, target: Target) -> dict[str, str]:
         "batchyard:step": step,
         "batchyard:pipeline": target.run_id.rsplit("-", 2)[0],
         "batchyard:user": target.user,
+        "batchyard:environment": target.environment.name,
     }
 
 

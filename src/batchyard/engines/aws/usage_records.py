@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from batchyard import s3_layout
 from batchyard.aws.batch import Batch
 from batchyard.batch.jobs import JobState, Resources, StatusReason
 from batchyard.batch.limits import MAX_DESCRIBED_JOBS
@@ -20,10 +21,11 @@ from batchyard.engines import usage as values
 from batchyard.engines.aws import from_aws
 from batchyard.engines.aws.attempt_counts import expand_ranges
 from batchyard.engines.aws.changed_children import number_of
+from batchyard.engines.aws.definitions import needs_worker
 from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.run_files import RunFiles
-from batchyard.engines.base import JobDetail, Overview, RunState
+from batchyard.engines.base import CommandDetail, JobDetail, Overview, RunState
 from batchyard.engines.ec2_hosts import HostFinder, lost_instance
 from batchyard.engines.usage import HostUse, PaidHost, Usage
 from batchyard.errors import BatchyardError
@@ -47,15 +49,20 @@ class UsageRecords:
         finder: HostFinder,
         files: RunFiles,
         list_parts: Callable[[], list[tuple[Part, str]]],
+        list_commands: Callable[[str], Iterable[CommandDetail]],
         region: str,
         clock: Callable[[], float],
     ) -> None:
-        """``list_parts``: the parts of the run with the ids of their jobs."""
+        """``list_parts``: the parts of the run with the ids of their jobs.
+
+        ``list_commands``: step -> its commands that have ended.
+        """
         self._plan = plan
         self._batch = batch
         self._finder = finder
         self._files = files
         self._list_parts = list_parts
+        self._list_commands = list_commands
         self._clock = clock
         self._is_loaded = False
         self._usage = Usage(region)
@@ -92,6 +99,7 @@ class UsageRecords:
             self._describe(list(self._list_running(overview.jobs)))
         self._describe(self._choose(overview.jobs, is_thorough=True))
         self._look_at_hosts(overview)
+        self._add_kept_seconds()
         self._store()
         return self._usage
 
@@ -225,6 +233,31 @@ class UsageRecords:
                 self._add_lost_host(instance_id, use)
             yield replace(use, host=self._host_ids.get(use.host, use.host))
 
+    def _add_kept_seconds(self) -> None:
+        """Add the time of commands that succeeded in attempts that did not.
+
+        The records of a step are read if it has such attempts, and several commands in a child.
+        """
+        lost_steps = {use.step for use in self._usage.uses if not use.counts}
+        kept_s: dict[tuple[str, int, int], float] = {}
+        for step in lost_steps:
+            job = self._plan.job(step)
+            if not (job.has_several_commands or job.is_dynamic):
+                continue
+            # Without records, such attempts are lost as wholes.
+            with suppress(BatchyardError):
+                for command in self._list_commands(step):
+                    if command.state is JobState.SUCCEEDED:
+                        key = (step, command.index, command.child_attempt)
+                        kept_s[key] = kept_s.get(key, 0.0) + (command.duration_s or 0.0)
+        uses = tuple(
+            use
+            if use.counts
+            else replace(use, kept_s=kept_s.get((use.step, use.index, use.attempt), use.kept_s))
+            for use in self._usage.uses
+        )
+        self._usage = replace(self._usage, uses=uses)
+
     def _add_lost_host(self, instance_id: str, use: HostUse) -> None:
         """Record that a host ended with an attempt: AWS Batch names it in the status reason."""
         host = PaidHost(instance_id, ended_s=use.ended_s, was_reclaimed=True)
@@ -263,6 +296,8 @@ class UsageRecords:
         if not arns:
             return
         found_hosts = self._finder.find(arns)
+        missing = {arn for arn in arns if arn not in found_hosts}
+        found_hosts |= dict(self._read_worker_records(missing))
         self._host_ids.update({arn: host.id for arn, host in found_hosts.items() if host.id})
         new_hosts = [host for host in found_hosts.values() if host.id]
         uses = tuple(
@@ -271,6 +306,22 @@ class UsageRecords:
         new_hosts += [PaidHost(use.host) for use in uses if use.host.startswith("arn:")]
         self._usage = values.merge(self._usage, replace(self._usage, hosts=tuple(new_hosts)))
         self._usage = replace(self._usage, uses=uses)
+
+    def _read_worker_records(self, arns: set[str]) -> Iterator[tuple[str, PaidHost]]:
+        """Yield the hosts that ECS has forgotten, as workers have recorded them: one call each."""
+        for use in self._usage.uses:
+            job = self._plan.job(use.step)
+            if use.host not in arns or not use.counts or job.is_dynamic or not needs_worker(job):
+                continue
+            commands = job.commands_of_index(use.index)
+            if not commands:
+                continue
+            name = s3_layout.records_address("", use.step) + s3_layout.success_record(commands[-1])
+            record = self._files.read_remote(name) or {}
+            # An earlier attempt may have run the command, on another host.
+            if "host" in record and record["attempt"] == use.attempt:
+                arns.remove(use.host)
+                yield use.host, PaidHost(**record["host"])
 
     def _list_unknown(self, hosts: Iterable[PaidHost], is_over: bool) -> Iterator[str]:
         yield from self._finder.refusals
