@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from heapq import heapify, heappop, heappush
+from math import ceil
 from statistics import mean
 
 import pytest
@@ -126,36 +128,61 @@ def test_a_range_has_its_low_end_below_its_high_end(
     assert 0 <= seconds.low <= seconds.high
 
 
+REQUESTED, USD_H = Resources(4, 4096), 3.6
+
+
+@pytest.mark.parametrize(
+    ("work", "earlier_count", "children_at_once", "max_instances"),
+    [
+        (Work(64, 16, REQUESTED), 40, 4, 99),
+        (Work(64, 64, REQUESTED), 40, 4, 4),
+        (Work(200, 200, REQUESTED), 30, 8, 3),
+        (Work(1000, 100, REQUESTED), 30, 4, 10),
+        (Work(10, 10, REQUESTED), 10, 2, 2),
+        (Work(1, 1, REQUESTED), 5, 1, 9),
+    ],
+    ids=lambda value: f"{value.commands}-{value.children}" if isinstance(value, Work) else None,
+)
 @pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0])
-def test_the_bill_lies_inside_the_estimate(sigma: float) -> None:
+def test_the_bill_lies_inside_the_estimate(
+    work: Work, earlier_count: int, children_at_once: int, max_instances: int, sigma: float
+) -> None:
     """Of 20 simulated runs with known distributions, at least 18."""
-    capacity, requested = Resources(16, 60_000, 4), Resources(4, 8192, 1)
+    capacity = Resources(4 * children_at_once, 60_000)
     inside = 0
     for seed in range(20):
         draw = random.Random(seed)
-        earlier = measure_spread([draw.lognormvariate(4, sigma) for _ in range(40)])
+        earlier = measure_spread([draw.lognormvariate(4, sigma) for _ in range(earlier_count)])
         assert earlier is not None
-        work = Work(commands=64, children=16, requested=requested)
-        estimate = estimate_usd(work, earlier, capacity, 3.6)
+        estimate = estimate_usd(work, earlier, capacity, USD_H, max_instances)
         assert estimate is not None
-        bill = simulate_run(draw, sigma, work, capacity)
+        instances = min(ceil(work.children / children_at_once), max_instances)
+        bill = simulate_run(draw, sigma, work, capacity, instances)
         inside += estimate.low <= bill.paid_usd <= estimate.high
     assert inside >= 18
 
 
-def simulate_run(draw: random.Random, sigma: float, work: Work, capacity: Resources) -> Bill:
-    """Return the bill of a run: 4 children on each of 4 instances, 4 commands in each child."""
-    fleet, uses = [], []
-    for number in range(4):
-        boot_s = draw.uniform(OVERHEAD_S[0], OVERHEAD_S[1] / 2)
-        ends = []
-        for _ in range(4):
-            seconds = sum(draw.lognormvariate(4, sigma) for _ in range(4))
-            ends.append(boot_s + seconds)
-            uses.append(Use(f"i-{number}", "a", boot_s, ends[-1], work.requested))
-        ended_s = max(ends) + draw.uniform(0, OVERHEAD_S[1] / 2)
-        prices = (PriceChange(0, 3.6),)
-        fleet.append(Instance(f"i-{number}", capacity, 0, ended_s, prices))
+def simulate_run(
+    draw: random.Random, sigma: float, work: Work, capacity: Resources, instances: int
+) -> Bill:
+    """Return the bill of a run: each child starts where there is room first."""
+    free: list[tuple[float, int]] = []
+    for number in range(instances):
+        boot_s = draw.uniform(OVERHEAD_S[0] / 2, OVERHEAD_S[1] / 2)
+        free += [(boot_s, number)] * (capacity.vcpus // work.requested.vcpus)
+    heapify(free)
+    uses, ends_s = [], [0.0] * instances
+    for _ in range(work.children):
+        start_s, number = heappop(free)
+        commands = range(work.commands // work.children)
+        end_s = start_s + sum(draw.lognormvariate(4, sigma) for _ in commands)
+        uses.append(Use(f"i-{number}", "a", start_s, end_s, work.requested))
+        ends_s[number] = max(ends_s[number], end_s)
+        heappush(free, (end_s, number))
+    fleet = [
+        Instance(f"i-{number}", capacity, 0, end_s + draw.uniform(0, 300), (PriceChange(0, USD_H),))
+        for number, end_s in enumerate(ends_s)
+    ]
     return make_bill(fleet, uses)
 
 

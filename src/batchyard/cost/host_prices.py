@@ -5,14 +5,14 @@ They are stored with the run: EC2 has the spot prices of 90 days only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from batchyard.aws.session import NoRegionError
 from batchyard.cost.bill import PriceChange
-from batchyard.cost.market import NO_ANSWER, PastMarket, read_on_demand_prices
+from batchyard.cost.market import NO_ANSWER, PastMarket, parse_products
 from batchyard.ec2_prices import load_prices
 from batchyard.engines.usage import PaidHost, Usage
 
@@ -78,19 +78,40 @@ def find_host_prices(usage: Usage, market: PastMarket, now_s: float) -> HostPric
         return stored
     try:
         spot = _read_spot(usage, market, now_s)
-        known_types = stored.on_demand.keys() if stored.is_live else set()
-        missing = sorted({host.type for host in usage.hosts if host.type} - known_types)
-        on_demand, source = read_on_demand_prices(missing, market)
+        on_demand, source, is_live = _read_on_demand(usage, market, stored)
     except NO_ANSWER as exc:
         return stored if stored.is_live else _listed_prices(usage, str(exc), now_s)
     except NoRegionError:
         return stored if stored.is_live else _listed_prices(usage, "no AWS region", now_s)
-    prices = {**stored.on_demand, **_known(on_demand, missing)}
     until = datetime.fromtimestamp(now_s, UTC)
     sources = [f"spot prices: EC2's history, {usage.region}, until {until:%Y-%m-%d %H:%M} UTC"]
     if not spot:
         sources = []
-    return HostPrices(spot, prices, (*sources, source), is_live=True, until_s=now_s)
+    return HostPrices(spot, on_demand, (*sources, source), is_live, until_s=now_s)
+
+
+def _read_on_demand(
+    usage: Usage, market: PastMarket, stored: HostPrices
+) -> tuple[dict[str, float], str, bool]:
+    """Return type -> price, where the prices come from, and whether AWS told them.
+
+    AWS is asked for types that it has not told. Where it does not answer, the list in the package
+    takes its place, in its own region; raises the error of AWS in another one.
+    """
+    prices = dict(stored.on_demand) if stored.is_live else {}
+    missing = sorted({host.type for host in usage.hosts if host.type} - prices.keys())
+    try:
+        for name in missing:
+            usd_h = parse_products(market.linux_products(name))
+            if usd_h is not None:
+                prices[name] = usd_h
+    except NO_ANSWER as exc:
+        listed = load_prices()
+        if listed.region != usage.region:
+            raise
+        prices |= {name: listed.usd_h[name] for name in missing if name in listed.usd_h}
+        return prices, f"on-demand prices: list of {listed.date}, {listed.region} ({exc})", False
+    return prices, f"on-demand prices: AWS Price List, {usage.region}", True
 
 
 def _suffices(stored: HostPrices, usage: Usage, now_s: float) -> bool:
@@ -154,7 +175,3 @@ def _listed_prices(usage: Usage, reason: str, now_s: float) -> HostPrices:
         (source,),
         until_s=now_s,
     )
-
-
-def _known(prices: Mapping[str, float | None], names: Sequence[str]) -> dict[str, float]:
-    return {name: usd_h for name in names if (usd_h := prices.get(name)) is not None}

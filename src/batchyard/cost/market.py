@@ -167,7 +167,7 @@ def find_offers(
     # Types without a spot price, smallest first: there are some in every region.
     others = [Offer(listed, None, {}) for listed in types if listed.name not in spot_usd_h]
     candidates = [*on_spot[:limit], *others[:limit]]
-    on_demand_usd_h, source = read_on_demand_prices([o.type.name for o in candidates], market)
+    on_demand_usd_h, source = _read_on_demand_prices([o.type.name for o in candidates], market)
     offers = sort_offers(
         replace(o, on_demand_usd_h=on_demand_usd_h.get(o.type.name)) for o in candidates
     )
@@ -209,7 +209,7 @@ def _read_spot_prices(
     return latest_spot_prices(history)
 
 
-def read_on_demand_prices(
+def _read_on_demand_prices(
     names: Sequence[str], market: Market
 ) -> tuple[Mapping[str, float | None], str]:
     """Return the prices by type, and a sentence about where they come from."""
