@@ -71,5 +71,23 @@ def test_a_service_of_the_ecs_stack_runs_until_it_is_destroyed(site: Site) -> No
     ecs, cluster = site.endpoint.client("ecs"), f"{site.env}-ecs"
     (task,) = until(lambda: running(ecs, cluster), bool)
     assert task["group"] == f"service:{site.env}-gpu-service"
-    site.about("destroy", "ecs", "--yes")
-    until(lambda: running(ecs, cluster), lambda tasks: tasks == [])
+    # Somebody's own service and task, on nodes that are protected from scale-in.
+    family = f"{site.env}-gpu-task"
+    provider = [{"capacityProvider": f"{site.env}-gpu-nodes", "weight": 1}]
+    ecs.create_service(
+        cluster=cluster,
+        serviceName="own",
+        taskDefinition=family,
+        desiredCount=0,
+        capacityProviderStrategy=provider,
+    )
+    ecs.run_task(cluster=cluster, taskDefinition=family, capacityProviderStrategy=provider)
+    until(lambda: running(ecs, cluster), lambda tasks: len(tasks) == 2)
+    declined = site.about("destroy", "ecs", answers="n\n", code=130).stderr
+    assert f"cluster {cluster}" in declined and "1 task that runs" in declined
+    assert "service own" in declined and f"service {site.env}-gpu-service" in declined
+    done = site.about("destroy", "ecs", "--yes").stderr
+    assert f"deleted the service own on {cluster}" in done
+    assert "2 nodes no longer protected, and ending" in done
+    assert running(ecs, cluster) == []
+    assert ecs.list_container_instances(cluster=cluster)["containerInstanceArns"] == []

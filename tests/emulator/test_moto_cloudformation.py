@@ -177,6 +177,8 @@ def port() -> Iterator[int]:
 def batch() -> Batch:
     batch = Batch()
     moto_adapter.use_batch(batch)
+    # No task runs, so that no cluster is in use.
+    moto_adapter.use_ecs(lambda region, operation, request: {})
     return batch
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchyard.aws.cloudformation import naming_admin_errors
+from batchyard.aws.clusters import Clusters
 from batchyard.aws.session import AwsRefusedError, AwsSession
 from batchyard.errors import OperationalError
 
@@ -23,6 +24,8 @@ _NOT_FOUND_CODES = (
     "ClientException",
     "ClusterNotFoundException",
 )
+#: The tag of all resources of batchyard's stacks (infra.catalogue).
+_ENVIRONMENT_TAG = "batchyard:environment"
 _UNFINISHED_STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 
 
@@ -30,10 +33,11 @@ _UNFINISHED_STATES = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 class Holding:
     """The contents of a resource of a stack."""
 
-    #: "bucket", "repository", "log group", "queue" or "service"
+    #: "bucket", "repository", "log group", "queue", "service" or "cluster"
     kind: str
     name: str
-    #: Versions of objects, images, log streams, unfinished jobs, or tasks that a service keeps.
+    #: Versions of objects, images, log streams, unfinished jobs, tasks that a service keeps, or
+    #: tasks on a cluster that no service keeps.
     count: int
     size_bytes: int = 0
     #: True if there are more than were counted.
@@ -43,6 +47,7 @@ class Holding:
 class Holdings:
     def __init__(self, session: AwsSession) -> None:
         self._session = session
+        self._clusters = Clusters(session)
 
     def of(self, resource_type: str, physical_id: str) -> Holding | None:
         """Return the contents of a resource; None if it is empty or of another type."""
@@ -52,6 +57,7 @@ class Holdings:
             "AWS::Logs::LogGroup": self._log_group,
             "AWS::Batch::JobQueue": self._queue,
             "AWS::ECS::Service": self._service,
+            "AWS::ECS::Cluster": self._cluster,
         }
         if resource_type not in readers:
             return None
@@ -119,6 +125,22 @@ class Holdings:
             if service["status"] != "INACTIVE"
         ]
         return Holding("service", name, sum(counts))
+
+    def _cluster(self, name: str) -> Holding:
+        """Return the tasks on a cluster that belong to no service."""
+        cluster = name.rpartition("/")[2]
+        tasks = self._clusters.tasks(cluster)
+        own = [task for task in tasks if not task.get("group", "").startswith("service:")]
+        return Holding("cluster", cluster, len(own))
+
+    def services_on(self, name: str) -> list[Holding]:
+        """Return the services on a cluster that no stack of batchyard has."""
+        cluster = name.rpartition("/")[2]
+        return [
+            Holding("service", service["serviceName"], max(1, service["desiredCount"]))
+            for service in self._clusters.services(cluster)
+            if all(tag["key"] != _ENVIRONMENT_TAG for tag in service.get("tags", []))
+        ]
 
     def _queue(self, arn: str) -> Holding:
         count = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import click
@@ -34,13 +35,15 @@ def command(
 
     Lists the data in the stacks and asks for confirmation. Deletes nothing if a bucket or
     repository is not empty, unless --empty-buckets or --delete-images is given. Finds the stack of
-    gpu-batch-benchmark also if its name is NAME, as `sam deploy` makes it. After an interruption,
-    run the same command again.
+    gpu-batch-benchmark also if its name is NAME, as `sam deploy` makes it. With an ECS cluster,
+    deletes its services, stops its tasks, and ends its nodes, protected ones too. After an
+    interruption, run the same command again.
     """
     from batchyard.aws.cloudformation import CloudFormation
+    from batchyard.aws.clusters import Clusters
     from batchyard.aws.holdings import Holdings
     from batchyard.aws.session import AwsSession
-    from batchyard.infra import STANDALONE, catalogue, deploying
+    from batchyard.infra import STANDALONE, catalogue, cluster_release, deploying
     from batchyard.infra.stacks import DeclinedError, Stacks
 
     if templates == (STANDALONE,):
@@ -82,6 +85,9 @@ def command(
             env,
             empty_buckets=empty_buckets,
             delete_images=delete_images,
+            release=lambda entry: cluster_release.release(
+                Clusters(session), terminal, entry.stack, entry.resources, time.sleep
+            ),
         )
     finally:
         terminal.close()

@@ -283,6 +283,7 @@ def holding_text(holding: Holding) -> str:
         "queue": ("job that is not over", "jobs that are not over"),
         "log group": ("log stream", "log streams"),
         "service": ("task that it keeps running", "tasks that it keeps running"),
+        "cluster": ("task that runs", "tasks that run"),
     }
     noun = nouns[holding.kind][0 if holding.count == 1 else 1]
     prefix = "more than " if holding.is_more else ""

@@ -81,10 +81,11 @@ class Endpoint:
         return answer
 
     def perform_ecs(self, region: str, operation: str, request: dict[str, Any]) -> Document:
-        """Check and perform an operation of ECS that the endpoint answers. Raises ApiError."""
-        answer = self.perform(region, "ecs", operation, request)
-        assert answer is not None, "the endpoint answers the operations of tasks itself"
-        return answer
+        """Check and perform an operation of ECS. Raises ApiError.
+
+        Returns {} if the endpoint only checks the operation, and moto is to perform it.
+        """
+        return self.perform(region, "ecs", operation, request) or {}
 
     def add_to_answer(
         self, region: str, service: str, operation: str, request: Document, answer: Document

@@ -18,6 +18,9 @@ CORE = ("network", "storage", "iam", "registry", "batch")
 #: Prefix of the description of each template: stacks without it belong to someone else.
 MARK = "batchyard:"
 
+#: Prefix of the description of the stack of a service.
+SERVICE_MARK = f"{MARK} the service "
+
 #: The tag that all resources have; its value is the name of the environment.
 ENVIRONMENT_TAG = "batchyard:environment"
 #: AWS accepts 50 tags for a stack, and one is ours.

@@ -245,6 +245,8 @@ class StackToDelete:
     #: All buckets and repositories, also empty ones: jobs may write until their queue is deleted.
     buckets: tuple[str, ...]
     repositories: tuple[str, ...]
+    #: Type and physical id of every resource.
+    resources: tuple[tuple[str, str], ...] = ()
 
 
 def find_stacks_to_delete(
@@ -255,7 +257,7 @@ def find_stacks_to_delete(
     environment: str,
 ) -> list[StackToDelete]:
     """Return the deployed stacks with their contents, in the order in which they can be deleted."""
-    to_delete = []
+    to_delete = _find_services_to_delete(stacks, aws, holdings, templates, environment)
     named_templates = (
         (name, template)
         for template in reversed(templates)
@@ -269,6 +271,31 @@ def find_stacks_to_delete(
     return to_delete
 
 
+def _find_services_to_delete(
+    stacks: Stacks,
+    aws: CloudFormation,
+    holdings: Holdings,
+    templates: Sequence[Template],
+    environment: str,
+) -> list[StackToDelete]:
+    """Return the stacks of services on the clusters that are deleted."""
+    exports = [
+        export
+        for template in templates
+        for export in template.exports_of(environment)
+        if export in (f"{environment}-ecs-cluster", f"{environment}-spotfleet-cluster")
+    ]
+    importers = {name for names in stacks.find_importers(exports).values() for name in names}
+    to_delete = []
+    for name in sorted(importers):
+        stack = aws.stack(name)
+        description = stack.get("Description", "") if stack else ""
+        if stack and description.startswith(catalogue.SERVICE_MARK):
+            template = Template(name, "", description, {}, (), frozenset(), frozenset())
+            to_delete.append(describe_stack_to_delete(aws, holdings, template, stack))
+    return to_delete
+
+
 def describe_stack_to_delete(
     aws: CloudFormation, holdings: Holdings, template: Template, stack: Mapping[str, Any]
 ) -> StackToDelete:
@@ -278,7 +305,9 @@ def describe_stack_to_delete(
         for resource in aws.resources(stack["StackId"])
         if resource["ResourceStatus"] != _DELETED and resource.get("PhysicalResourceId")
     ]
-    contents = (holdings.of(kind, name) for kind, name in resources)
+    contents = [holdings.of(kind, name) for kind, name in resources]
+    clusters = [name for kind, name in resources if kind == "AWS::ECS::Cluster"]
+    contents += [holding for name in clusters for holding in holdings.services_on(name)]
     return StackToDelete(
         template,
         stack["StackName"],
@@ -287,6 +316,7 @@ def describe_stack_to_delete(
         tuple(filter(None, contents)),
         tuple(name for kind, name in resources if kind == "AWS::S3::Bucket"),
         tuple(name for kind, name in resources if kind == "AWS::ECR::Repository"),
+        tuple(resources),
     )
 
 
@@ -357,13 +387,16 @@ def destroy(
     *,
     empty_buckets: bool,
     delete_images: bool,
+    release: Callable[[StackToDelete], None] = lambda entry: None,
 ) -> None:
     """Delete the stacks in this order, the contents of each just before it.
 
+    ``release`` is called for each stack before it is deleted, and ends what runs on its cluster.
     The last jobs write until their queue is deleted. After an interruption the same call continues.
     """
     for entry in to_delete:
         _delete_contents(holdings, dialog, entry, empty_buckets, delete_images)
+        release(entry)
         try:
             stacks.delete(entry.stack, entry.stack_id)
         except StackFailedError:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from batchyard.infra.catalogue import SERVICE_MARK
 from batchyard.pipeline import Mount
 
 #: The stacks whose clusters run services; the first one that is deployed is the default.
@@ -73,4 +74,4 @@ def stack_title(environment: str, service: str) -> str:
 
     The stack's name alone does not tell `a-b` of environment `lab` from `b` of `lab-a`.
     """
-    return f"batchyard: the service {service} of {environment}"
+    return f"{SERVICE_MARK}{service} of {environment}"

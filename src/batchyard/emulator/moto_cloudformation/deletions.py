@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from moto.autoscaling.models import autoscaling_backends
 from moto.ec2.models import ec2_backends
 from moto.ecs.models import ecs_backends
 from moto.iam.models import iam_backends
 from moto.utilities.utils import get_partition
+
+from batchyard.emulator.moto_cloudformation.ecs_resources import delete_cluster
+from batchyard.emulator.moto_cloudformation.resource_model import ResourceError
 
 Document = dict[str, Any]
 #: account, region, resolved properties of the resource, its physical id
@@ -24,6 +28,17 @@ def _delete_managed_policy(
 def _delete_service(account: str, region: str, properties: Document, physical_id: str) -> None:
     name = physical_id.split("/")[-1]
     ecs_backends[account][region].delete_service(properties["Cluster"], name, force=True)
+
+
+def _delete_group(account: str, region: str, properties: Document, physical_id: str) -> None:
+    """Delete an Auto Scaling group. AWS waits for protected instances, and then gives up."""
+    backend = autoscaling_backends[account][region]
+    group = backend.autoscaling_groups.get(physical_id)
+    if group is None:
+        return
+    if any(state.protected_from_scale_in for state in group.instance_states):
+        raise ResourceError("Group did not stabilize: its instances are protected from scale-in")
+    backend.delete_auto_scaling_group(physical_id)
 
 
 def _in_ec2(delete: Callable[[Any, Document, str], object]) -> Delete:
@@ -57,7 +72,8 @@ DELETIONS: dict[str, Delete] = {
             properties["InternetGatewayId"], properties["VpcId"]
         )
     ),
-    "AWS::ECS::Cluster": _in_ecs(lambda ecs, id: ecs.delete_cluster(id.split("/")[-1])),
+    "AWS::AutoScaling::AutoScalingGroup": _delete_group,
+    "AWS::ECS::Cluster": delete_cluster,
     "AWS::ECS::Service": _delete_service,
     "AWS::ECS::TaskDefinition": _in_ecs(lambda ecs, id: ecs.deregister_task_definition(id)),
     "AWS::IAM::ManagedPolicy": _delete_managed_policy,

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 from moto.ec2.models import ec2_backends
+from moto.ecs.models import ecs_backends
 
 from batchyard.emulator import api_models, names
 from batchyard.emulator.api_errors import ApiError
@@ -172,8 +173,19 @@ class SpotFleet(ResourceModel):
 
     def delete(self, location: AccountRegion) -> None:
         backend = _ec2(location)
-        if self.physical_id in backend.spot_fleet_requests:
-            backend.cancel_spot_fleet_requests([self.physical_id], terminate_instances=True)
+        fleet = backend.spot_fleet_requests.get(self.physical_id)
+        if fleet is not None:
+            # moto 5.2.5: fails for a fleet that has no instances.
+            has_instances = bool(fleet.spot_requests)
+            backend.cancel_spot_fleet_requests([self.physical_id], has_instances)
+
+
+def delete_cluster(account: str, region: str, properties: Document, physical_id: str) -> None:
+    """Delete a cluster, which moto has made. Raises ResourceError if it is in use."""
+    name, backend = physical_id.rpartition("/")[2], ecs_backends[account][region]
+    if name in backend.clusters:
+        EcsResource.ask(region, "DeleteCluster", {"cluster": name})
+        backend.delete_cluster(name)
 
 
 MODELS: tuple[type[ResourceModel], ...] = (TaskDefinition, Service, SpotFleet)
