@@ -132,6 +132,7 @@ def rights(request: Request, tags: Mapping[str, Mapping[str, str]] | None = None
         "logs": _logs,
         "cloudformation": _cloudformation,
         "ecr": _ecr,
+        "ecs": _ecs,
     }
     return known.get(request.service, _other)(request, tags or {})
 
@@ -240,10 +241,60 @@ def _ecr(request: Request, _: object) -> list[Call]:
     return [call(f"ecr:{request.operation}", about)]
 
 
+#: member of a request of ECS with the things that it is about -> their kind
+_ECS_MEMBERS = {
+    "tasks": "task",
+    "task": "task",
+    "services": "service",
+    "containerInstances": "container-instance",
+    "clusters": "cluster",
+}
+
+
+def _ecs(request: Request, _: object) -> list[Call]:
+    operation, asked = request.operation, request.members
+    action = f"ecs:{operation}"
+    cluster = asked.get("cluster", "default").rpartition("/")[2]
+    context = {"ecs__cluster": _ecs_arn("cluster", cluster)}
+    if operation == "RunTask":
+        definition = _ecs_arn("task-definition", asked["taskDefinition"])
+        revision = "" if definition.rpartition("/")[2].count(":") else ":1"
+        found = [call(action, definition + revision, **context)]
+        return found + _ecs_tags(asked, operation, _ecs_arn("task", f"{cluster}/new"))
+    if operation == "RegisterTaskDefinition":
+        found = [call(action)]
+        arn = _ecs_arn("task-definition", f"{asked['family']}:1")
+        found += _ecs_tags(asked, operation, arn)
+        roles = [asked[role] for role in ("taskRoleArn", "executionRoleArn") if asked.get(role)]
+        service = {"iam__PassedToService": "ecs-tasks.amazonaws.com"}
+        return found + [call("iam:PassRole", role, **service) for role in roles]
+    if operation == "ListTasks":
+        return [call(action, **context)]
+    for member, kind in _ECS_MEMBERS.items():
+        if member in asked:
+            names = asked[member] if isinstance(asked[member], list) else [asked[member]]
+            inside = "" if kind == "cluster" else f"{cluster}/"
+            return [call(action, _ecs_arn(kind, name, inside), **context) for name in names]
+    return [call(action)]
+
+
+def _ecs_arn(kind: str, name: str, inside: str = "") -> str:
+    is_arn = name.startswith("arn:")
+    return name if is_arn else f"arn:aws:ecs:{REGION}:{ACCOUNT}:{kind}/{inside}{name}"
+
+
+def _ecs_tags(asked: Mapping[str, Any], operation: str, arn: str) -> list[Call]:
+    return [call("ecs:TagResource", arn, ecs__CreateAction=operation)] if asked.get("tags") else []
+
+
 def _other(request: Request, _: object) -> list[Call]:
     """What is looked at by doctors and administrators, and knows no resource or is asked for by
     its kind only.
     """
+    if request.operation == "CreateServiceLinkedRole":
+        service = request.members["AWSServiceName"]
+        role = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/{service}/AWSServiceRoleForIt"
+        return [call("iam:CreateServiceLinkedRole", role, iam__AWSServiceName=service)]
     prefix = {"monitoring": "cloudwatch", "service-quotas": "servicequotas"}.get(
         request.service, request.service
     )

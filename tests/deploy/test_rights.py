@@ -140,7 +140,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     try:
         site = Site(endpoint, tmp_path_factory.mktemp("site"))
         site.about("deploy", "--set", "TeamQueues=true", "--yes")
-        site.about("deploy", "batch-unmanaged", "--yes")
+        site.about("deploy", "batch-unmanaged", "ecs", "--yes")
         yield site
     finally:
         endpoint.stop()
@@ -289,6 +289,56 @@ def single_grants(statements: list[dict[str, Any]]) -> Iterator[tuple[dict[str, 
                 yield statement, action, resource
 
 
+# -- tasks of ECS --------------------------------------------------------------------------------
+
+#: granted, and not to be seen at the endpoint
+TASK_SUBMITTER_UNSEEN = {"ssm:StartSession": "the aws command asks Session Manager itself"}
+TASKS = """\
+name: tasks
+image: busybox
+steps:
+  - {name: hi, command: echo hi}
+  - {name: bad, command: echo no; exit 3}
+  - {name: gpu, gpus: 1, command: exec sleep 600}
+"""
+
+
+def test_a_developer_runs_tasks_of_ecs_and_watches_services(deployed: Site, tmp_path: Path) -> None:
+    endpoint, outputs = deployed.endpoint, deployed.outputs()
+    (tmp_path / "web.yaml").write_text("name: web\nimage: x\ncommand: echo up; exec sleep 600\n")
+    (tmp_path / "tasks.yaml").write_text(TASKS)
+    site = Site(endpoint, tmp_path, deployed.env)
+    site.about("service", "up", "web.yaml", "--yes")
+    own = statements_of(endpoint, outputs["TaskSubmitterPolicyArn"])
+    both = [*own, *statements_of(endpoint, outputs["SubmitterPolicyArn"])]
+    with standing_before(endpoint.url, both) as gate:
+        environ = {**endpoint.environ, "AWS_ENDPOINT_URL": gate.url, "PATH": PATH}
+        site.about("service", "status", "web", environ=environ)
+        assert "up" in site.about("service", "logs", "web", environ=environ).stdout
+        refused = site.about("service", "scale", "web", "0", environ=environ, code=3)
+        assert "AdministratorPolicyArn" in refused.stderr
+        beyond = {right.action for _, right in gate.refused}
+        gate.refused.clear()
+        words = ("run", "tasks.yaml", "--engine", "ecs", "--detach")
+        run = site.about(*words, environ=environ).stdout.strip()
+        until(
+            lambda: site("status", run, "--json", environ=environ).stdout,
+            lambda said: (
+                {step["state"] for step in json.loads(said)["steps"]}
+                == {"SUCCEEDED", "FAILED", "RUNNING"}
+            ),
+        )
+        assert "hi" in site("logs", run, "hi", environ=environ).stdout
+        site("status", run, environ=environ)
+        site("report", run, environ=environ)
+        site("stop", run, environ=environ)
+    assert beyond and not beyond & actions_of(own)
+    assert gate.refused == []
+    unused = actions_of(own) - {right.action for right in gate.used}
+    assert unused == set(TASK_SUBMITTER_UNSEEN)
+    site.about("service", "down", "web", "--yes")
+
+
 # -- jobs, images, deployers ---------------------------------------------------------------------
 
 
@@ -331,6 +381,7 @@ def test_who_deploys_may_make_change_and_destroy(deployed: Site, tmp_path: Path)
         for words in (
             ("deploy", "--yes"),
             ("deploy", "gpu-batch-benchmark", "--yes"),
+            ("deploy", "ecs", "spotfleet", "--yes"),
             ("diff", "--set", "CpuSpotMaxvCpus=8"),
             ("deploy", "batch", "--set", "CpuSpotMaxvCpus=8", "--yes"),
             ("outputs",),
