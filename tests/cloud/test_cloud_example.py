@@ -1,6 +1,6 @@
-"""examples/reconstruction gives the same bytes on the embedded engine and on AWS Batch.
+"""examples/reconstruction gives the same bytes on this machine, on AWS Batch and on ECS.
 
-On AWS Batch the files of the steps go through S3.
+On AWS the files of the steps go through S3.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cloud_lab import Lab
+from cloud_lab import Lab, add_cluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reconstruction"
 SMALL = [f"--set={pair}" for pair in ("slices=24", "size=128", "angles=180")]
 
 
 @pytest.mark.slow
-def test_the_reconstruction_is_the_same_to_the_byte(lab: Lab) -> None:
+@pytest.mark.parametrize(("engine", "environment"), [("aws", "lab"), ("ecs", "tasks")])
+def test_the_reconstruction_is_the_same_to_the_byte(
+    lab: Lab, engine: str, environment: str
+) -> None:
     pytest.importorskip("matplotlib", reason="the example needs batchyard[examples]")
     folders = [lab.folder / name for name in ("here", "there")]
     for folder in folders:
@@ -26,7 +29,9 @@ def test_the_reconstruction_is_the_same_to_the_byte(lab: Lab) -> None:
     lab("run", "here/pipeline.yaml", "--no-gpu", *SMALL)
     (folders[1] / ".batchyard").mkdir()
     shutil.copy(lab.folder / ".batchyard" / "environments.yaml", folders[1] / ".batchyard")
-    done = lab("run", "there/pipeline.yaml", "--engine", "aws", "--env", "lab", "--no-gpu", *SMALL)
+    add_cluster(lab.endpoint)
+    place = ("--engine", engine, "--env", environment)
+    done = lab("run", "there/pipeline.yaml", *place, "--no-gpu", *SMALL)
     assert "SUCCEEDED" in done.stdout
     here, there = (files_of(folder / "work" / "slices") for folder in folders)
     assert len(here) == 48 and here == there

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
-from cloud_lab import Lab, add_cluster, calls, run_of
-from emulator_endpoint import Endpoint
+from cloud_lab import Lab, add_cluster, calls, run_of, set_faults
+from emulator_endpoint import UNKIND, Endpoint
 
 PIPELINE = """\
 name: words
@@ -72,3 +73,57 @@ def test_one_job_by_hand(lab: Lab) -> None:
     flags = ("--engine", "aws", "--env", "lab", "--image", "busybox")
     done = lab("run", *flags, "--set-env", "X=5", "--", "sh", "-c", "echo $X; exit 3", code=3)
     assert done.stdout == "5\n"
+
+
+@pytest.fixture
+def ordered_faults(endpoint: Endpoint) -> Iterator[None]:
+    """Let tests order failures of tasks, and end them."""
+    yield
+    set_faults(endpoint, UNKIND[1])
+
+
+RETRIED = """\
+name: retried
+image: busybox
+defaults: {memory: 64MiB}
+steps:
+  - {name: a, command: echo ran, retries: 1, retry_on: [WORD], gpus: GPUS}
+"""
+
+
+def test_an_image_that_is_found_at_the_second_time(lab: Lab, ordered_faults: None) -> None:
+    lab.write("pipeline.yaml", RETRIED.replace("WORD", "image").replace("GPUS", "0"))
+    set_faults(lab.endpoint, "no-image=1x")
+    run = lab.run_tasks()
+    report = lab.status(run)
+    assert report["state"] == "SUCCEEDED" and report["steps"][0]["attempts"] == 2
+    assert lab("logs", run).stdout == "ran\n"
+
+
+def test_an_image_that_is_missing_is_never_a_success(lab: Lab, ordered_faults: None) -> None:
+    lab.write("pipeline.yaml", RETRIED.replace("WORD", "oom").replace("GPUS", "0"))
+    set_faults(lab.endpoint, "no-image=1x")
+    done = lab("run", "pipeline.yaml", "--engine", "ecs", "--env", "tasks", code=1)
+    assert "CannotPullContainerError" in done.stdout
+
+
+def test_a_cluster_without_a_free_gpu_is_waited_for(lab: Lab, ordered_faults: None) -> None:
+    lab.write("pipeline.yaml", RETRIED.replace("WORD", "any").replace("GPUS", "1"))
+    set_faults(lab.endpoint, "no-gpu=1x")
+    done = lab("run", "pipeline.yaml", "--engine", "ecs", "--env", "tasks")
+    assert "a: the cluster default has no room now (RESOURCE:GPU); its children wait" in done.stderr
+    assert lab.status(run_of(done))["steps"][0]["attempts"] == 1
+
+
+def test_the_plan_shows_the_requests_and_that_the_process_stays(lab: Lab) -> None:
+    lab.write("pipeline.yaml", RETRIED.replace("WORD", "any").replace("GPUS", "0"))
+    arguments = ("plan", "pipeline.yaml", "--engine", "ecs", "--env", "tasks")
+    operations = [request["operation"] for request in lab.json(*arguments)["requests"]]
+    assert operations[-1] == "RunTask" and set(operations) <= {"RegisterTaskDefinition", "RunTask"}
+    assert "must stay until the end" in lab(*arguments).stderr
+
+
+def test_an_environment_without_a_cluster_is_refused(lab: Lab) -> None:
+    lab.write("pipeline.yaml", RETRIED.replace("WORD", "any").replace("GPUS", "0"))
+    done = lab("run", "pipeline.yaml", "--engine", "ecs", "--env", "lab", code=2)
+    assert "environment 'lab' has no ECS cluster" in done.stderr

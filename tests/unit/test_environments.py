@@ -199,3 +199,32 @@ def test_the_cluster_of_the_stack_ecs_goes_before_that_of_spotfleet() -> None:
         outputs["EcsTaskRoleArn"],
         "/batchyard/dev/ecs",
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ("queues: {cpu: q}, subnets: [subnet-1]", "subnets without a cluster"),
+        ("cluster: c, capacity_provider: p, launch_type: EC2", "both capacity_provider and"),
+        ("cluster: c, launch_type: FARGATE", "launch_type FARGATE and no subnets"),
+        ("cluster: c, launch_type: LAMBDA", "not EC2, FARGATE or EXTERNAL"),
+        ("cluster: c, subnets: subnet-1", "subnets is 'subnet-1'"),
+        ("cluster: c, security_groups: [x]", r"security_groups is \['x'\]"),
+    ],
+)
+def test_settings_of_a_cluster_go_together(tmp_path: Path, settings: str, sentence: str) -> None:
+    path = tmp_path / "environments.yaml"
+    path.write_text(f"environments: {{lab: {{region: us-east-1, bucket: runs, {settings}}}}}\n")
+    with pytest.raises(InputError, match=sentence):
+        environments.read(path)
+
+
+def test_subnets_of_a_cluster_go_through_json(tmp_path: Path) -> None:
+    path = tmp_path / "environments.yaml"
+    path.write_text(
+        "environments: {lab: {region: us-east-1, bucket: runs, cluster: c, launch_type: FARGATE,"
+        " subnets: [subnet-1, subnet-2]}}\n"
+    )
+    (environment,) = environments.read(path).values()
+    assert environment.subnets == ("subnet-1", "subnet-2")
+    assert environments.from_json(environments.to_json(environment)) == environment

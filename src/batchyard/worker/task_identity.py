@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Mapping
@@ -37,6 +38,9 @@ def _read_task_id(address: str) -> str:
         try:
             with opener.open(f"{address}/task", timeout=_TIMEOUT_S) as answer:
                 return str(json.load(answer)["TaskARN"]).rpartition("/")[2]
+        except urllib.error.HTTPError as exc:
+            with exc:
+                problem = exc
         except (OSError, ValueError, KeyError) as exc:
             problem = exc
     raise WorkerError(

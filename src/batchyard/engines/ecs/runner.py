@@ -205,6 +205,11 @@ class EcsRunner:
         with self.lock:
             self._notes.append(text)
 
+    def _wait_for_change(self, timeout_s: float | None) -> None:
+        """Wait, with the lock held: the runner may have been closed before it was acquired."""
+        if not self._is_closing.is_set():
+            self._changed.wait(timeout_s)
+
     def _note_change(self) -> None:
         self._changes += 1
         self._changed.notify_all()
@@ -222,7 +227,7 @@ class EcsRunner:
             with self.lock:
                 tasks, earlier = self._pending.take()
                 if not tasks:
-                    self._changed.wait(self._pending.next_delay_s())
+                    self._wait_for_change(self._pending.next_delay_s())
                     continue
             launch = earlier
             if launch is None:
@@ -298,7 +303,7 @@ class EcsRunner:
                 arns, to_stop = list(self._open), self._list_stops()
                 if not to_stop and (not arns or self._monotonic() < look_at_s):
                     delay_s = look_at_s - self._monotonic() if arns else None
-                    self._changed.wait(delay_s)
+                    self._wait_for_change(delay_s)
                     continue
             for arn in to_stop:
                 call(partial(self._ecs.stop_task, self._cluster, arn, _STOP_REASON))
