@@ -221,6 +221,8 @@ class Pipeline:
         environment: str | None = None,
         on_demand: bool = False,
         spot: bool = False,
+        max_cost_usd: float | None = None,
+        stops_at_cap: bool = False,
         only: str | None = None,
         start_from: str | None = None,
         offer: Offer | None = None,
@@ -230,14 +232,17 @@ class Pipeline:
 
         ``engine``: a name, or an engine object such as ``batchyard.engines.memory.MemoryEngine``.
         ``environment``, ``on_demand`` and ``spot`` are for engines on AWS; ``spot``: no child goes
-        on, on demand, whatever the file says. ``offer``: what the run may use of this machine; of
-        a run on AWS, only `use_gpus` and `workspace`.
+        on, on demand, whatever the file says. ``max_cost_usd``: the most that the run may cost,
+        which ``wait`` keeps; ``stops_at_cap``: children that run are ended then. ``offer``: what
+        the run may use of this machine; of a run on AWS, only `use_gpus` and `workspace`.
         """
         request = replace(
             self._request(only, start_from, offer, home),
             environment=environment,
             on_demand=on_demand,
             spot=spot,
+            max_cost_usd=max_cost_usd,
+            stops_at_cap=stops_at_cap,
         )
         record, notes = operations.begin(_load_engine(engine), request)
         return Run(record, [*notes, *_start(record)])
@@ -462,6 +467,8 @@ class Run:
         *,
         command: int | str | None = None,
         on_demand: bool = False,
+        max_cost_usd: float | None = None,
+        stops_at_cap: bool = False,
         limit_cpus: int | None = None,
         limit_memory_mib: int | None = None,
         workspace: str | Path | None = None,
@@ -473,7 +480,8 @@ class Run:
         With ``index``: of this child of the step; with ``command``: of this command (its number,
         "STEP:NUMBER" or its text). They are repeated also if they succeeded.
 
-        ``on_demand``: not on spot. ``limit_cpus`` and ``limit_memory_mib``: what it may use of this
+        ``on_demand``: not on spot. ``max_cost_usd``: the most that the new run may cost; None for
+        the cap of this run. ``limit_cpus`` and ``limit_memory_mib``: what it may use of this
         machine, where that differs from the first run; ``cpus`` and ``memory_mib`` are their old
         names. ``workspace``: the run's folder, if it was moved.
         """
@@ -482,6 +490,8 @@ class Run:
             cpus=cpus if limit_cpus is None else limit_cpus,
             memory_mib=memory_mib if limit_memory_mib is None else limit_memory_mib,
             on_demand=on_demand,
+            max_cost_usd=max_cost_usd,
+            stops_at_cap=stops_at_cap,
             workspace=None if workspace is None else str(workspace),
             part=self._find_part(step, index, command),
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from batchyard import earlier_runs, engines, planned_commands, runs
 from batchyard import plan as planning
 from batchyard.command_lengths import Expectation
+from batchyard.cost_cap import Cap
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     Engine,
@@ -37,7 +38,7 @@ from batchyard.errors import (
     RunNotFoundError,
 )
 from batchyard.folder import RunFolder, runs_in
-from batchyard.pipeline import MAX_ARRAY_SIZE
+from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_COST_USD
 from batchyard.plan import Plan
 from batchyard.planned_commands import PlannedCommand
 from batchyard.quick_dataclasses import dataclass
@@ -151,8 +152,47 @@ def begin(
     if engine.is_recorded:
         plan = earlier_runs.with_lengths(prepared.plan, request.home, engine.name)
         prepared = replace(prepared, plan=plan)
-    record = runs.begin(request.home, engine, prepared, file=request.pipeline.path)
-    return record, prepared.notes
+    usd = request.max_cost_usd or request.pipeline.max_cost_usd
+    cap = _make_cap(engine, prepared, request.home, usd, stops=request.stops_at_cap)
+    record = runs.begin(request.home, engine, prepared, file=request.pipeline.path, cap=cap)
+    return record, (*prepared.notes, *_note_cap(record, usd))
+
+
+def _make_cap(
+    engine: Engine, prepared: PreparedRun, home: Path, usd: float | None, *, stops: bool
+) -> Cap | None:
+    """Return the cap of a new run; None for a run that has no limit, or costs nothing.
+
+    Raises InputError if the engine cannot keep a cap, or the run costs more in any case.
+    """
+    if usd is None:
+        return None
+    if not 0 < usd <= MAX_COST_USD:
+        raise InputError(
+            f"max_cost is {usd!r}", hint=f"write US dollars, above 0 and at most {MAX_COST_USD:,}"
+        )
+    if engine.keeps_caps:
+        # Runs on this machine load nothing about prices.
+        from batchyard.cost.caps import make_cap
+
+        return make_cap(prepared, home, engine.name, usd, stops=stops)
+    if prepared.environment is not None:
+        raise InputError(
+            f"what a run on the engine {engine.name} costs is not known while it runs, so that no "
+            "cap can be kept",
+            hint="leave max_cost out",
+        )
+    return None
+
+
+def _note_cap(record: RunRecord, usd: float | None) -> Iterator[str]:
+    if usd is not None and record.cap is None:
+        yield "max_cost has no effect: this run costs nothing"
+    elif record.cap is not None:
+        yield (
+            f"max_cost ${record.cap.usd:g} is kept by commands that watch the run: `run`, `retry`, "
+            "`resume` and `status --watch`. While none of them watches, nothing keeps it"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +301,16 @@ def begin_retry(
     prepared = old.engine.prepare_retry(old, request or RetryRequest(), say)
     prepared = replace(prepared, plan=earlier_runs.with_lengths_of(old, prepared.plan))
     file = Path(old.file) if old.file else None
-    return runs.begin(old.home, old.engine, prepared, file=file, retry_of=old.run_id)
+    cap = _make_retry_cap(old, request or RetryRequest(), prepared)
+    return runs.begin(old.home, old.engine, prepared, file=file, retry_of=old.run_id, cap=cap)
+
+
+def _make_retry_cap(old: RunRecord, request: RetryRequest, prepared: PreparedRun) -> Cap | None:
+    """Return the cap of a retry, which counts the new run alone: as asked for, or the old one."""
+    if request.max_cost_usd is None:
+        return old.cap
+    stops = request.stops_at_cap
+    return _make_cap(old.engine, prepared, old.home, request.max_cost_usd, stops=stops)
 
 
 def begin_fallback(old: RunRecord, say: Say = say_nothing) -> RunRecord | None:

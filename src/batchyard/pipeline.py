@@ -20,6 +20,9 @@ MAX_STEP_NAME_LENGTH = 32
 MAX_ARRAY_SIZE = 1_000_000
 MAX_RETRIES = 9  # AWS Batch allows 10 attempts
 
+#: largest amount of `max_cost`
+MAX_COST_USD = 10_000_000
+
 #: words of retry_on and fail_on that are not exit codes
 RETRY_WORDS = ("spot", "oom", "image", "any")
 
@@ -147,6 +150,8 @@ class Pipeline:
     fail_fast: bool = False
     #: when children on spot instances go on, on demand; None is never
     spot: SpotRule | None = None
+    #: the most that a run may cost, in US dollars; None is no limit
+    max_cost_usd: float | None = None
     warnings: tuple[Mistake, ...] = ()
     #: (step, `cpus`, `memory` or `gpus`) -> `FILE:LINE:COLUMN`, where the file asks for it
     resource_places: Mapping[tuple[str, str], str] = field(default_factory=dict, compare=False)

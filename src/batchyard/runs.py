@@ -17,6 +17,7 @@ from typing import Any
 
 from batchyard import engines
 from batchyard import plan as planning
+from batchyard.cost_cap import Cap
 from batchyard.engines.base import Engine, PreparedRun, RunRecord
 from batchyard.errors import (
     BrokenStoreError,
@@ -47,6 +48,7 @@ def begin(
     *,
     file: Path | None = None,
     retry_of: str | None = None,
+    cap: Cap | None = None,
 ) -> RunRecord:
     """Record a prepared run. Nothing executes yet."""
     record = RunRecord(
@@ -58,6 +60,7 @@ def begin(
         file=str(file.absolute()) if file else None,
         retry_of=retry_of,
         workspace=str(prepared.workspace) if prepared.workspace else "",
+        cap=cap,
     )
     if not engine.is_recorded:
         engine.create(record, prepared.commands_done)
@@ -118,6 +121,7 @@ def read(folder: RunFolder) -> RunRecord:
             file=document["file"],
             retry_of=document["retry_of"],
             workspace=document.get("workspace", ""),
+            cap=Cap(**document["cap"]) if document.get("cap") else None,
         )
     except (ValueError, KeyError, TypeError) as exc:
         raise BrokenStoreError(
@@ -233,6 +237,7 @@ def _to_text(record: RunRecord) -> str:
         "engine": record.engine.name,
         "file": record.file,
         "retry_of": record.retry_of,
+        "cap": None if record.cap is None else record.cap._asdict(),
         **record.engine.settings_to_json(record.settings),
         "workspace": record.workspace,
         "plan": planning.to_json(record.plan),

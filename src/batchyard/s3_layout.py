@@ -18,6 +18,7 @@
                    checkpoint/<step>/<child>/<time>-<attempt>.json  says that it is complete
                    workspace/...        files that the steps share, unless they are elsewhere
                    stopped.json         reason of the request to stop the run
+                   held.json            why no further child starts: the cap of the run
                    waited.json          steps that waited too long for spot instances
                    fallback.json        the run in which children go on, on demand; written once
                    final.json           end states of the jobs, which AWS forgets
@@ -36,6 +37,7 @@ FINAL_STATES = "final.json"
 FAILURES = "failures.json"
 USAGE = "usage.json"
 STOP_REQUEST = "stopped.json"
+HELD = "held.json"
 WAITED_STEPS = "waited.json"
 FALLBACK = "fallback.json"
 SKIPPED_COMMANDS = "skip.json"

@@ -102,6 +102,8 @@ class RunStatus:
     fallback: FallbackRun | None = None
     #: Children of this run that are on demand because spot instances did not finish them.
     moved_children: int = 0
+    #: Why no further child starts, or was started, because of the cap; empty if there is no reason.
+    held: str = ""
 
     @property
     def is_interrupted(self) -> bool:
@@ -150,6 +152,7 @@ def of_engine(
             memory_excesses=overview.memory_excesses,
             fallback=overview.fallback,
             moved_children=overview.moved_children,
+            held=overview.held,
         )
     finally:
         engine.close()
@@ -291,6 +294,7 @@ def to_json(status: RunStatus) -> dict[str, Any]:
         "retry_of": status.retry_of,
         "fallback": None if status.fallback is None else asdict(status.fallback),
         "moved_children": status.moved_children,
+        "held": status.held or None,
         "steps": [
             {
                 "name": step.name,

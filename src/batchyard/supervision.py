@@ -10,12 +10,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from batchyard import cost_cap
 from batchyard.batch.jobs import JobState
+from batchyard.cost_cap import Cap, CapAction, Decision
 from batchyard.engines.base import JobDetail, Overview, RunEngine, RunRecord, Say
 from batchyard.units import format_duration
 
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)
 _ENDED = (JobState.SUCCEEDED, JobState.FAILED)
+_HOUR_S = 3600
 
 
 class SpotPatience:
@@ -58,16 +61,25 @@ class Supervisor:
         engine: RunEngine,
         say: Say,
         clock: Callable[[], float] = time.monotonic,
+        find_cost: Callable[[], float | None] | None = None,
     ) -> None:
+        """``find_cost`` returns what the run has cost until now; None if it costs nothing."""
+        self._record = record
         self._engine = engine
         self._say = say
         self._clock = clock
+        self._find_cost = find_cost or self._find_paid_usd
         rule = record.plan.spot
         self._wait_s = None if rule is None else rule.wait_s
         self._patience = None if self._wait_s is None else SpotPatience(self._wait_s)
+        self._next_look_s = -math.inf
+        self._said: set[CapAction] = set()
 
     def __call__(self, overview: Overview) -> float:
         """Do what the rules ask for. Returns the seconds until the next look, at the latest."""
+        return min(self._leave_spot(overview), self._keep_cap(overview))
+
+    def _leave_spot(self, overview: Overview) -> float:
         if self._patience is None or self._wait_s is None:
             return math.inf
         for step in self._patience.find_stuck_steps(overview.jobs, self._clock()):
@@ -76,3 +88,50 @@ class Supervisor:
             self._say(f"{step}: {reason}, when the run is over")
             self._engine.leave_spot(step, reason)
         return self._wait_s
+
+    def _keep_cap(self, overview: Overview) -> float:
+        cap, now_s = self._record.cap, self._clock()
+        if cap is None:
+            return math.inf
+        if now_s < self._next_look_s:
+            return self._next_look_s - now_s
+        cost_usd = self._find_cost()
+        if cost_usd is None:
+            return math.inf
+        decision = cost_cap.decide(cap, cost_usd)
+        self._next_look_s = now_s + decision.look_s
+        self._carry_out(decision, cap, cost_usd, overview)
+        return decision.look_s
+
+    def _carry_out(self, decision: Decision, cap: Cap, cost_usd: float, overview: Overview) -> None:
+        action = decision.action
+        if action is CapAction.WARN:
+            self._say_once(
+                action, f"warning: the run has cost ${cost_usd:.4f} of max_cost ${cap.usd:g}"
+            )
+        elif action is CapAction.HOLD:
+            self._say_once(action, f"{decision.reason}; children that run go on")
+            self._engine.hold(decision.reason)
+        elif action is CapAction.STOP:
+            self._say_once(action, f"{decision.reason}; the run is stopped")
+            # The record of it first, so that the reason is shown.
+            self._engine.hold(decision.reason)
+            self._engine.stop([job.id for job in overview.jobs], decision.reason)
+
+    def _say_once(self, action: CapAction, text: str) -> None:
+        if action not in self._said:
+            self._said.add(action)
+            self._say(text)
+
+    def _find_paid_usd(self) -> float | None:
+        # Runs without a cap load nothing about prices.
+        from batchyard.cost.bill import MIN_BILLED_S
+        from batchyard.cost.run_bill import bill_so_far
+
+        bill, cap = bill_so_far(self._record, self._engine), self._record.cap
+        if bill is None or cap is None:
+            return None
+        unpriced_s = sum(
+            max(MIN_BILLED_S, host.until_s - host.from_s) for host in bill.hosts if host.usd is None
+        )
+        return bill.paid_usd + bill.address_usd + unpriced_s * cap.host_usd_h / _HOUR_S

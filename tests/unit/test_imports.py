@@ -34,6 +34,7 @@ PURE = (
     "s3_layout",
     "ec2_types",
     "ec2_prices",
+    "cost_cap",
 )
 #: room -> the rooms and modules of ours that it may import; itself is understood
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
@@ -61,8 +62,8 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "status": ("command_texts", "engines", "batch", *PURE),
     "earlier_runs": ("runs", "engines", *PURE),
     "planned_commands": ("command_texts", "status", "engines", "batch", *PURE),
-    "operations": ("planned_commands", "earlier_runs", "runs", "engines", *PURE),
-    "supervision": ("engines", "batch.jobs", *PURE),
+    "operations": ("cost", "planned_commands", "earlier_runs", "runs", "engines", *PURE),
+    "supervision": ("engines", "cost", "batch.jobs", *PURE),
     "api": ("operations", "supervision", "command_records", "status", "engines", "cost", *PURE),
     "progress": ("status", *PURE),
     "wait_reasons": ("engines", "batch.jobs", *PURE),

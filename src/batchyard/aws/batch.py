@@ -75,6 +75,11 @@ class Batch:
         with naming_errors(f"stop {job_id}"):
             self._session.client("batch").terminate_job(jobId=job_id, reason=reason)
 
+    def cancel(self, job_id: str, reason: str) -> None:
+        """Cancel a job, or the children of an array, that have not started (facts, 1.6)."""
+        with naming_errors(f"cancel {job_id}"):
+            self._session.client("batch").cancel_job(jobId=job_id, reason=reason)
+
     def active_definitions(self, names: Iterable[str]) -> dict[str, str]:
         """Return name -> `name:revision` of the active job definitions."""
         revisions = [f"{name}:{revision}" for name in names for revision in (1, 2, 3)]

@@ -228,6 +228,41 @@ def engine_flags(function: F) -> F:
     return function
 
 
+def cap_flags(function: F) -> F:
+    """Add --max-cost and --max-cost-action."""
+    for option in reversed(
+        [
+            click.option(
+                "--max-cost",
+                callback=_read_usd,
+                metavar="USD",
+                help="AWS Batch only: the most that the run may cost, in US dollars, like 20"
+                " (default: `max_cost` in the file).",
+            ),
+            click.option(
+                "--max-cost-action",
+                type=click.Choice(["hold", "stop"]),
+                default="hold",
+                show_default=True,
+                help="At --max-cost, hold: nothing more starts; stop: running children end, too.",
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def _read_usd(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    from batchyard.pipeline_file.cost_keys import parse_usd
+
+    usd = parse_usd(value.removeprefix("$"))
+    if usd is None:
+        raise click.BadParameter("write US dollars above 0, like 20 or 2.50")
+    return usd
+
+
 def pipeline_flags(function: F) -> F:
     """Add the flags of `plan` and `run` to a command; ``load_source`` reads them."""
     for option in reversed([*_FILE_FLAGS, *_MACHINE_FLAGS, *REQUEST_FLAGS, *LIST_FLAGS]):

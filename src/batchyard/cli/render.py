@@ -68,6 +68,7 @@ def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
     lines += _excess_lines(status)
     moves = explain_moves(status)
     lines += ["", *moves] if moves else []
+    lines += ["", click.style(status.held, fg="yellow")] if status.held else []
     lines += _wait_lines(status, now_ms, flags)
     lines += _next_commands(status, flags)
     return lines

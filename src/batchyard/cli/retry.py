@@ -15,6 +15,7 @@ from batchyard.cli.options import (
     run_argument,
     run_env_option,
 )
+from batchyard.cli.pipelines import cap_flags
 from batchyard.cli.run import carry_out
 from batchyard.engines.base import RetryRequest
 
@@ -39,6 +40,7 @@ from batchyard.engines.base import RetryRequest
     "--detach", is_flag=True, help="Start the new run in the background, print its id and return."
 )
 @click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")
+@cap_flags
 @continuation_options
 @run_env_option
 @home_option
@@ -49,6 +51,8 @@ def command(
     command_name: str | None,
     detach: bool,
     on_demand: bool,
+    max_cost: float | None,
+    max_cost_action: str,
     limit_cpus: int | None,
     limit_memory: int | None,
     workspace: str | None,
@@ -71,6 +75,8 @@ def command(
         memory_mib=limit_memory,
         workspace=workspace,
         on_demand=on_demand,
+        max_cost_usd=max_cost,
+        stops_at_cap=max_cost_action == "stop",
         part=command_records.find_part(record, *parse_child(child, record.plan), command_name),
     )
     retried = operations.begin_retry(record, request, lambda text: click.echo(text, err=True))

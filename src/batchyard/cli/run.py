@@ -65,6 +65,7 @@ class _RunCommand(click.Command):
     help="Start the run in the background, or submit it to AWS; print its id and return.",
 )
 @pipelines.engine_flags
+@pipelines.cap_flags
 @pipelines.pipeline_flags
 @home_option_for(
     "The .batchyard folder, which is created if it does not exist (default: $BATCHYARD_HOME, or the"
@@ -78,6 +79,8 @@ def command(
     env: str | None,
     on_demand: bool,
     spot: bool,
+    max_cost: float | None,
+    max_cost_action: str,
     home: str | None,
     as_json: bool,
     **flags: Any,
@@ -104,6 +107,8 @@ def command(
         environment=env,
         on_demand=on_demand,
         spot=spot,
+        max_cost_usd=max_cost,
+        stops_at_cap=max_cost_action == "stop",
         detached=detach,
     )
     loaded_engine = engines.load(engine)

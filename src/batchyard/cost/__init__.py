@@ -5,6 +5,7 @@
 - run_cost: what a run would have cost on the types that fit
 - plan_cost: what a plan is likely to cost, from earlier runs
 - advice: what each step needs, from measured use, and which types fit
+- caps: the cap of a new run
 - bill: used, idle, lost and paid of instances; pure
 - estimate: what a step is likely to cost, as a range; pure
 """

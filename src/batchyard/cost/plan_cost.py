@@ -235,6 +235,13 @@ class _OfferFinder:
         return StepOffers(by_name, numbers, offers.sources, are_of_queue=True)
 
 
+def make_finder(
+    prices: market.Market, hosts: Mapping[str, Sequence[HostChoice]]
+) -> Callable[[PlannedJob], StepOffers]:
+    """Return a function that returns the offers for a step. ``hosts``: see PreparedRun."""
+    return _OfferFinder(prices, hosts).find
+
+
 def estimate_plan(
     plan: Plan, spreads: Mapping[str, Spread], find: Callable[[PlannedJob], StepOffers]
 ) -> PlanCost:

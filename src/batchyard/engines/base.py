@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from batchyard import units
 from batchyard.batch.jobs import JobState, Resources, StatusReason
+from batchyard.cost_cap import Cap
 from batchyard.errors import InputError
 from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
@@ -235,6 +236,8 @@ class Overview:
     fallback: FallbackRun | None = None
     #: Children of this run that are on demand because spot instances did not finish them.
     moved_children: int = 0
+    #: Why no further child starts, or was started, because of the cap; empty if there is no reason.
+    held: str = ""
 
     @property
     def is_interrupted(self) -> bool:
@@ -395,6 +398,10 @@ class RunRequest:
     on_demand: bool = False
     #: Whether all children stay on spot instances, whatever the pipeline says.
     spot: bool = False
+    #: The most that the run may cost, in US dollars; None for what the pipeline says.
+    max_cost_usd: float | None = None
+    #: Whether the children that run are ended, too, at the cap.
+    stops_at_cap: bool = False
     #: Whether the run must continue after the process that asks for it has ended.
     detached: bool = False
     #: Whether a step that no host can run is refused. The doctor explains such steps instead.
@@ -418,6 +425,9 @@ class RetryRequest:
     part: RunPart | None = None
     #: Only of a retry: what goes on, on demand, of a run whose children spot did not finish.
     fallback: Fallback | None = None
+    #: Only of a retry: the most that it may cost; None for the cap of the run, if it has one.
+    max_cost_usd: float | None = None
+    stops_at_cap: bool = False
 
     def __post_init__(self) -> None:
         _require_count("retry", "cpus", self.cpus, 1)
@@ -485,6 +495,8 @@ class RunRecord:
     retry_of: str | None = None
     #: The folder whose files the commands use; empty if the engine's settings have it.
     workspace: str = ""
+    #: The most that the run may cost; None for no limit.
+    cap: Cap | None = None
 
     @property
     def run_id(self) -> str:
@@ -611,6 +623,14 @@ class RunEngine(Protocol):
         Returns at once, with the seconds after which the jobs should have ended, or 0 if callers
         should not wait for that. The jobs end as FAILED with ``reason``. Jobs that are over do not
         change. An interrupted run can be stopped too.
+        """
+
+    def hold(self, reason: str) -> None:
+        """Let no further child start, also none that is tried again. Those that run go on.
+
+        Children of dynamic steps end after the block that they have. The run ends as FAILED.
+        Repeating it is harmless, and needed for children that are tried again. Does nothing on an
+        engine that keeps no caps.
         """
 
     def leave_spot(self, step: str, reason: str) -> None:
@@ -744,6 +764,8 @@ class Engine(Protocol):
     is_recorded: bool
     #: Whether the commands of dynamic steps belong to no child: children claim them at run time.
     claims_commands: bool
+    #: Whether the engine knows what its runs cost, and can hold them.
+    keeps_caps: bool
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         """Fit a plan to the engine. Raises InputError for a run that could never succeed there."""

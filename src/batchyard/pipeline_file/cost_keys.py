@@ -1,10 +1,12 @@
-"""Keys about what a run costs: on which market its children run."""
+"""Keys about what a run costs: on which market its children run, and the most that it may cost."""
 
 from __future__ import annotations
 
+import re
+
 from batchyard import units
 from batchyard.batch.limits import MAX_ATTEMPTS
-from batchyard.pipeline import SpotRule
+from batchyard.pipeline import MAX_COST_USD, SpotRule
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.pipeline_file.value_types import (
     Key,
@@ -19,6 +21,16 @@ from batchyard.yaml_positions import Mapping, Node
 
 _EXAMPLE = "{fallback_after: 2}"
 _FALLBACK = f"a number of reclaims from 1 to {MAX_ATTEMPTS}, or a time without a start, like 15m"
+_USD = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
+_COST = f"US dollars, above 0 and at most {MAX_COST_USD:,}, like 20 or 2.50"
+
+
+def parse_usd(text: str) -> float | None:
+    """Return an amount of US dollars above 0; None if the text is none."""
+    if not _USD.fullmatch(text):
+        return None
+    usd = float(text)
+    return usd if 0 < usd <= MAX_COST_USD else None
 
 
 def _check_fallback(node: Node, label: str, mistakes: Mistakes) -> SpotRule | None:
@@ -44,6 +56,16 @@ def _check_spot(node: Node, label: str, mistakes: Mistakes) -> SpotRule | None:
     return rule
 
 
+def _check_cost(node: Node, label: str, mistakes: Mistakes) -> float | None:
+    text = check_text(node, label, mistakes, _COST)
+    if text is None:
+        return None
+    usd = parse_usd(text)
+    if usd is None:
+        mistakes.add(node, f"{label} is {quote(text)}", f"write {_COST}")
+    return usd
+
+
 SPOT_KEYS = {
     "fallback_after": Key(
         ValueType(
@@ -63,3 +85,8 @@ SPOT_KEYS = {
     ),
 }
 SPOT = ValueType(_check_spot, mapping_schema(SPOT_KEYS), "mapping")
+COST = ValueType(
+    _check_cost,
+    {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_COST_USD},
+    "US dollars",
+)

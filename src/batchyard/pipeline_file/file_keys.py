@@ -403,4 +403,12 @@ FILE_KEYS = {
         examples=({"fallback_after": 2}, {"fallback_after": "15m"}),
         see="spot",
     ),
+    "max_cost": Key(
+        cost_keys.COST,
+        "On AWS: the most that a run may cost, in US dollars. `--max-cost` overrides it.",
+        absence="no limit",
+        examples=(20, 2.5),
+        see="max_cost",
+        field="max_cost_usd",
+    ),
 }

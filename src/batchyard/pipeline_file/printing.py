@@ -37,6 +37,8 @@ def print_pipeline(pipeline: Pipeline) -> str:
         document["fail_fast"] = True
     if pipeline.spot is not None:
         document["spot"] = {"fallback_after": pipeline.spot.reclaims or str(pipeline.spot)}
+    if pipeline.max_cost_usd is not None:
+        document["max_cost"] = pipeline.max_cost_usd
     document["steps"] = steps
     return _dump(document)
 

@@ -92,6 +92,7 @@ def _load(
         params=effective_params or {},
         fail_fast=values.get("fail_fast", False),
         spot=values.get("spot"),
+        max_cost_usd=values.get("max_cost_usd"),
         warnings=warnings,
         resource_places=_find_resource_places(drafts, path, root),
     )

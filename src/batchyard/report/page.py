@@ -204,6 +204,7 @@ def _facts(status: RunStatus, steps: Sequence[StepFigures], about: About, totals
         ("File", about.file, True),
         ("Workspace", about.workspace, True),
         ("Retry of", about.retry_of, True),
+        ("Cap", status.held or None, True),
         ("Spot", "; ".join(explain_moves(status)) or None, True),
     ]
     return tag(

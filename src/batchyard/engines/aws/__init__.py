@@ -38,6 +38,7 @@ class AwsEngine:
     name = "aws"
     is_recorded = True
     claims_commands = True
+    keeps_caps = True
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)

@@ -192,6 +192,20 @@ def give_up(job: JobDetail) -> JobDetail:
     )
 
 
+def has_unfinished_commands(job: JobDetail) -> bool:
+    """Return whether a job succeeded that has commands which are not done."""
+    counts = job.commands
+    is_good = job.state is JobState.SUCCEEDED
+    return counts is not None and is_good and counts.succeeded + counts.failed < counts.total
+
+
+def hold_back(job: JobDetail, reason: str) -> JobDetail:
+    """Return a job of a held run: one whose commands are not all done has failed."""
+    if not has_unfinished_commands(job):
+        return job
+    return replace(job, state=JobState.FAILED, status_reason=reason)
+
+
 def make_attempts(
     part: Part, planned: PlannedJob, job: Mapping[str, Any]
 ) -> Iterator[AttemptDetail]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,13 @@ class AwsRun:
         }
         return _STOP_WAIT_S if self._submission.stop(steps, reason) else 0.0
 
+    def hold(self, reason: str) -> None:
+        if self._status.held_reason is None:
+            # First the record: it explains children that end before their commands are done.
+            self._files.write(s3_layout.HELD, {"reason": reason})
+        self._scaling.dismiss_children()
+        self._submission.cancel_waiting(reason)
+
     def leave_spot(self, step: str, reason: str) -> None:
         # First the record: without it, the end of these jobs would be a failure like any other.
         self._moves.record_waiting(step)
@@ -373,7 +381,8 @@ class AwsRun:
             overview = self._status.overview()
             if overview.state is not RunState.RUNNING and not was_over:
                 self._submission.delete_counters()
-            return self._moves.add_to(overview)
+            held = self._status.held_reason if self._record.cap else None
+            return self._moves.add_to(replace(overview, held=held or ""))
 
     def unfinished(self) -> Unfinished:
         return self._status.unfinished()

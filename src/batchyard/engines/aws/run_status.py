@@ -23,7 +23,7 @@ from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.success_records import SuccessRecords
 from batchyard.engines.base import CommandCounts, JobDetail, Overview, Unfinished
 from batchyard.plan import Plan
-from batchyard.s3_layout import FINAL_STATES, STOP_REQUEST
+from batchyard.s3_layout import FINAL_STATES, HELD, STOP_REQUEST
 
 #: AWS Batch describes a job for at least so long after its end (facts, 1.1).
 _REMEMBERED_S = 7 * 86_400
@@ -73,6 +73,9 @@ class RunStatusReader:
 
     def _end_run(self, jobs: list[JobDetail]) -> Overview:
         """Store the end states of the jobs and return the state of the run, which is over."""
+        if any(from_aws.has_unfinished_commands(job) for job in jobs):
+            reason = self.held_reason
+            jobs = jobs if reason is None else [from_aws.hold_back(job, reason) for job in jobs]
         has_failures = any(job.state is JobState.FAILED for job in jobs)
         was_stopped = has_failures and self.was_stopped
         end_states = self._store_end_states(jobs, was_stopped)
@@ -82,6 +85,12 @@ class RunStatusReader:
     def was_stopped(self) -> bool:
         """Whether a user has stopped the whole run: no further job of it is submitted."""
         return self._files.read(STOP_REQUEST) is not None
+
+    @property
+    def held_reason(self) -> str | None:
+        """Why no further child starts; None if the run is not held."""
+        document = self._files.read(HELD)
+        return None if document is None else str(document["reason"])
 
     @property
     def answer_source(self) -> str:
@@ -154,7 +163,14 @@ class RunStatusReader:
         sizes = dict.fromkeys(ran, 0)
         for job_detail in described:
             sizes[job_detail.step] += job_detail.size
-        jobs = [job for job in self._plan.jobs if len(ran[job.step]) < sizes[job.step]]
+        # Children of dynamic steps end well when a run is held, before their commands are done.
+        has_dynamic = any(job.is_dynamic for job in self._plan.jobs)
+        was_held = has_dynamic and self.held_reason is not None
+        jobs = [
+            job
+            for job in self._plan.jobs
+            if len(ran[job.step]) < sizes[job.step] or (was_held and job.is_dynamic)
+        ]
         by_records = self._records.find_succeeded([job.step for job in jobs], ran)
         children: dict[str, list[int]] = {job.step: [] for job in self._plan.jobs}
         for job in jobs:

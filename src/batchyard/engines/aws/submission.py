@@ -113,6 +113,10 @@ class Submission:
         parts = [part for part in self._job_ids.rendered.parts if part.step in steps]
         _require_none(self._terminate(parts, reason))
 
+    def cancel_waiting(self, reason: str) -> None:
+        """Cancel all children that have not started. Those that run go on."""
+        _require_none(self._end_jobs(self._job_ids.rendered.parts, reason, self._batch.cancel))
+
     def delete_counters(self) -> None:
         """Delete the consumable resources of the run, those that this user may delete."""
         for name in self._job_ids.rendered.counters:
@@ -230,6 +234,12 @@ class Submission:
 
     def _terminate(self, parts: Sequence[Part], reason: str) -> list[str]:
         """Terminate the jobs, and return a sentence for each that could not be terminated."""
+        return self._end_jobs(parts, reason, self._batch.terminate)
+
+    def _end_jobs(
+        self, parts: Sequence[Part], reason: str, end: Callable[[str, str], None]
+    ) -> list[str]:
+        """Call ``end`` with the id of each job that is not over; return what went wrong."""
         ids = self._job_ids.journal.ids
         names = {part.name for part in parts}
         submitted = [
@@ -244,7 +254,7 @@ class Submission:
             if job_id in jobs and JobState(jobs[job_id]["status"]).is_terminal:
                 continue
             try:
-                self._batch.terminate(job_id, reason)
+                end(job_id, reason)
             except (AwsRefusedError, OperationalError) as exc:
                 problems.append(f"{name} ({job_id}): {exc.message}")
         return problems

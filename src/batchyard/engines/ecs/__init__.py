@@ -30,6 +30,7 @@ class EcsEngine:
     name = "ecs"
     is_recorded = True
     claims_commands = True
+    keeps_caps = False
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)

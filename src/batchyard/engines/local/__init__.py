@@ -27,6 +27,7 @@ class LocalEngine:
     name = "local"
     is_recorded = True
     claims_commands = False
+    keeps_caps = False
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)

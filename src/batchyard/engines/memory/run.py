@@ -93,6 +93,9 @@ class MemoryRun:
         self._simulation.stop(job_ids, reason)
         return grace_s
 
+    def hold(self, reason: str) -> None:
+        """Do nothing: the engine keeps no caps."""
+
     def leave_spot(self, step: str, reason: str) -> None:
         """Do nothing: there are no spot instances."""
 

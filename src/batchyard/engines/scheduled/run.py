@@ -209,6 +209,9 @@ class ScheduledRun:
         """The process that executes the run now."""
         return find_holder(self._folder.lock)
 
+    def hold(self, reason: str) -> None:
+        """Do nothing: the engine keeps no caps."""
+
     def leave_spot(self, step: str, reason: str) -> None:
         """Do nothing: this scheduler has no spot queue to leave."""
 

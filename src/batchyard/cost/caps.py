@@ -1,0 +1,89 @@
+"""The cap of a new run: refused if even the low estimate is above it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from batchyard import ec2_types
+from batchyard.cost import market
+from batchyard.cost.estimate import children_per_instance
+from batchyard.cost.plan_cost import StepOffers, cost_of_prepared, make_finder
+from batchyard.cost_cap import Cap
+from batchyard.engines.base import PreparedRun
+from batchyard.errors import InputError
+from batchyard.plan import Plan, PlannedJob
+
+
+def make_cap(
+    prepared: PreparedRun,
+    home: Path,
+    engine: str,
+    usd: float,
+    *,
+    stops: bool = False,
+    prices: market.Market | None = None,
+) -> Cap:
+    """Return the cap of a run that its engine has prepared.
+
+    Raises InputError if even the low estimate of the run is above ``usd``, or if no price is known,
+    and OperationalError if AWS does not answer.
+    """
+    environment = prepared.environment
+    if environment is None:
+        raise InputError("a run that costs nothing has no cap", hint="leave max_cost out")
+    prices = prices or market.AwsMarket(environment.region, environment.profile)
+    estimate = cost_of_prepared(prepared, home, engine, prices, asks_runs=False)
+    lows = [
+        min(usd.low for usd in (step.spot_usd, step.on_demand_usd) if usd is not None)
+        for step in (estimate.steps if estimate else ())
+        if step.spot_usd or step.on_demand_usd
+    ]
+    if sum(lows) > usd:
+        raise InputError(
+            f"max_cost is ${usd:g}, and the run is likely to cost ${sum(lows):.2f} or more",
+            hint="allow more with --max-cost, or run less of it: --only, --from",
+        )
+    unknown = [job.step for job in prepared.plan.jobs if not prepared.hosts.get(job.step)]
+    if unknown:
+        raise InputError(
+            f"max_cost: the hosts of {', '.join(unknown)} and their prices are not known",
+            hint="a cap needs queues of EC2 hosts that AWS Batch manages; leave max_cost out",
+        )
+    rates = find_rates(prepared.plan, make_finder(prices, prepared.hosts))
+    return Cap(usd, stops, *rates)
+
+
+def find_rates(plan: Plan, find: Callable[[PlannedJob], StepOffers]) -> tuple[float, float]:
+    """Return the most that a run, and one of its hosts, can cost in an hour, in US dollars.
+
+    All children run at once, on the type that is dearest for them, on demand. Raises InputError if
+    a step has no known price.
+    """
+    rate_usd_h = host_usd_h = 0.0
+    for job in plan.jobs:
+        rates = _find_step_rates(job, find(job))
+        if not rates:
+            raise InputError(
+                f"max_cost: no price is known for the hosts of step {job.step!r}",
+                hint="leave max_cost out, or name instance types that have a price",
+            )
+        rate_usd_h += max(step_usd_h for step_usd_h, _ in rates)
+        host_usd_h = max(host_usd_h, *(usd_h for _, usd_h in rates))
+    return rate_usd_h, host_usd_h
+
+
+def _find_step_rates(job: PlannedJob, offers: StepOffers) -> list[tuple[float, float]]:
+    """Return dollars in an hour of all hosts of the step and of one host, for each type."""
+    at_once = min(job.size, job.max_running or job.size)
+    rates = []
+    for name, offer in offers.offers.items():
+        usd_h = offer.on_demand_usd_h or offer.lowest_spot_usd_h
+        capacity = ec2_types.registered_resources(name)
+        fitting = children_per_instance(job.resources, capacity) if capacity else 0
+        if usd_h is not None and fitting:
+            limit = offers.max_instances.get(name)
+            hosts = math.ceil(at_once / fitting)
+            rates.append((usd_h * min(hosts, hosts if limit is None else max(1, limit)), usd_h))
+    return rates
