@@ -158,6 +158,28 @@ def test_a_capacity_provider_launches_and_ends_instances(endpoint: Endpoint, ecs
     until(lambda: instances_of(ecs, cluster), lambda instances: instances == [])
 
 
+def test_capacity_providers_are_described(endpoint: Endpoint, ecs: Any) -> None:
+    cluster = add_provider(endpoint, "described", max_size=1)
+    pages = ecs.describe_capacity_providers(maxResults=100)["capacityProviders"]
+    providers = {provider["name"]: provider for provider in pages}
+    assert {"FARGATE", "FARGATE_SPOT", cluster} <= set(providers)
+    scaling = providers[cluster]["autoScalingGroupProvider"]["managedScaling"]
+    assert scaling["status"] == "ENABLED"
+    answer = ecs.describe_capacity_providers(capacityProviders=[cluster, "unknown"])
+    assert [provider["status"] for provider in answer["capacityProviders"]] == ["ACTIVE"]
+    assert [failure["reason"] for failure in answer["failures"]] == ["MISSING"]
+    network = {"networkConfiguration": {"subnets": ["subnet-0a"]}}
+    profile = "arn:aws:iam::123456789012:instance-profile/x"
+    with pytest.raises(ClientError, match="has no Managed Instances"):
+        ecs.create_capacity_provider(
+            name="managed",
+            managedInstancesProvider={
+                "infrastructureRoleArn": "arn:aws:iam::123456789012:role/x",
+                "instanceLaunchTemplate": {"ec2InstanceProfileArn": profile, **network},
+            },
+        )
+
+
 def test_a_task_that_fits_on_no_instance_stops_without_containers(
     endpoint: Endpoint, ecs: Any
 ) -> None:

@@ -81,6 +81,22 @@ class MotoSurroundings:
                 providers.append(_to_provider(provider.name, group, scaling))
         return providers
 
+    def describe_providers(self) -> list[dict[str, Any]]:
+        backend = self._loaded("ecs")
+        providers = [] if backend is None else list(backend.capacity_providers.values())
+        documents = []
+        for provider in providers:
+            document = {
+                "capacityProviderArn": provider.capacity_provider_arn,
+                "name": provider.name,
+                "status": provider.status,
+                "autoScalingGroupProvider": provider.auto_scaling_group_provider,
+                "updateStatus": provider.update_status,
+                "tags": provider.tags or [],
+            }
+            documents.append({key: value for key, value in document.items() if value is not None})
+        return documents
+
     def set_desired(self, group: str, count: int) -> None:
         # moto has an exception for each part of a launch template that does not exist.
         with suppress(Exception):

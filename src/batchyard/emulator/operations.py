@@ -31,6 +31,7 @@ from batchyard.emulator.api_errors import ApiError, InvalidRequestError
 from batchyard.emulator.ecs import (
     account_settings,
     attributes,
+    capacity_providers,
     clusters,
     instances,
     lifecycle,
@@ -130,6 +131,8 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
         "PutAttributes": attributes.put,
         "DeleteAttributes": attributes.delete,
         "ListAttributes": attributes.list_attributes,
+        "CreateCapacityProvider": capacity_providers.create,
+        "DescribeCapacityProviders": capacity_providers.describe,
         "CreateCluster": clusters.create,
         "DeleteCluster": clusters.delete,
         "DeregisterContainerInstance": lifecycle.deregister_instance,

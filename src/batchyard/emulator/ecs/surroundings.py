@@ -70,6 +70,9 @@ class Surroundings(Protocol):
 
     def list_providers(self) -> list[Provider]: ...
 
+    def describe_providers(self) -> list[Document]:
+        """Return all capacity providers in AWS's form."""
+
     def set_desired(self, group: str, count: int) -> None:
         """Launch instances until an Auto Scaling group has this many."""
 
@@ -98,6 +101,9 @@ class NoSurroundings:
         return ""
 
     def list_providers(self) -> list[Provider]:
+        return []
+
+    def describe_providers(self) -> list[Document]:
         return []
 
     def set_desired(self, group: str, count: int) -> None:
