@@ -17,7 +17,9 @@ from site_of_stacks import Site
 
 @pytest.fixture(scope="session")
 def stacks_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    it = Endpoint(tmp_path_factory.mktemp("endpoint"), "--cpus", "4", "--memory", "8GiB")
+    it = Endpoint(
+        tmp_path_factory.mktemp("endpoint"), "--cpus", "4", "--memory", "8GiB", "--gpus", "2"
+    )
     try:
         yield it
     finally:

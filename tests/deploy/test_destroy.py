@@ -213,11 +213,17 @@ def test_a_stack_that_was_never_made_goes_too(site: Site) -> None:
 
 def test_log_streams_and_services_are_listed(site: Site) -> None:
     site.about("deploy", "--yes")
-    site.about("deploy", "ecs", "--yes", "--set", "ServiceTasks=2")
+    # The stack waits for the tasks of its service.
+    service = ("ServiceTasks=2", "TaskCommand=sleep,600", "TaskCpuUnits=128", "TaskMemoryMiB=512")
+    site.about("deploy", "ecs", "--yes", *(f"--set={value}" for value in service))
     logs, group = site.endpoint.logs, f"/batchyard/{site.env}/ecs"
-    # A stream whose bytes CloudWatch Logs has not counted yet.
+    # A stream beside those of the two tasks, whose bytes CloudWatch Logs has not counted yet.
     logs.create_log_stream(logGroupName=group, logStreamName="task/main/1")
     done = site.about("destroy", answers="n\n", code=130)
     rows = [" ".join(line.split()) for line in done.stderr.splitlines()]
-    assert f"{site.env}-ecs log group {group} 1 log stream" in rows
+    assert f"{site.env}-ecs log group {group} 3 log streams" in rows
     assert f"{site.env}-ecs service {site.env}-gpu-service 2 tasks that it keeps running" in rows
+    # Other tests use this endpoint too.
+    site.endpoint.client("ecs").delete_service(
+        cluster=f"{site.env}-ecs", service=f"{site.env}-gpu-service", force=True
+    )
