@@ -208,6 +208,8 @@ class Preview:
     expectations: Mapping[str, Expectation] = field(default_factory=dict)
     #: The commands that would run, which can be read once.
     commands: Iterable[PlannedCommand] = ()
+    #: Step -> number of its commands that would run; of other steps all do.
+    command_counts: Mapping[str, int] = field(default_factory=dict)
     #: The run as its engine has prepared it; None if this machine refuses it.
     prepared: PreparedRun | None = None
 
@@ -221,7 +223,9 @@ class Preview:
             }
             for request in self.requests
         ]
-        document = planning.describe(self.plan, engine, requests, self.expectations)
+        document = planning.describe(
+            self.plan, engine, requests, self.expectations, self.command_counts
+        )
         if with_commands:
             document["commands"] = [planned_commands.to_json(entry) for entry in self.commands]
         return document
@@ -253,7 +257,7 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
         engine.list_requests(prepared),
         expectations,
         planned_commands.of_new_run(prepared.plan, claims=engine.claims_commands),
-        prepared,
+        prepared=prepared,
     )
 
 
@@ -264,15 +268,27 @@ def preview_retry(old: RunRecord, request: RetryRequest | None = None) -> Previe
     prepared = old.engine.prepare_retry(old, request, notes.append)
     commands = planned_commands.of_retry(old, prepared.plan, prepared.commands_done, request.part)
     requests = old.engine.list_requests(prepared)
+    counts = planned_commands.count_of_retry(
+        prepared.plan, prepared.commands_done, claims=old.engine.claims_commands
+    )
     return Preview(
-        prepared.plan, (*notes, *prepared.notes), requests, commands=commands, prepared=prepared
+        prepared.plan,
+        (*notes, *prepared.notes),
+        requests,
+        commands=commands,
+        command_counts=counts,
+        prepared=prepared,
     )
 
 
 def preview_resume(record: RunRecord) -> Preview:
     """Return what a resume would do: all that is not done. Raises as ``prepare_resume``."""
     prepare_resume(record)
-    return Preview(record.plan, commands=planned_commands.of_resume(record))
+    commands = list(planned_commands.of_resume(record))
+    counts = dict.fromkeys((job.step for job in record.plan.jobs), 0)
+    for command in commands:
+        counts[command.step] += 1
+    return Preview(record.plan, commands=commands, command_counts=counts)
 
 
 def _fit_to_flags(request: RunRequest) -> RunRequest:

@@ -398,13 +398,19 @@ def describe(
     engine: str,
     requests: Iterable[Mapping[str, Any]] = (),
     expectations: Mapping[str, Expectation] | None = None,
+    command_counts: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Return the JSON of ``plan --json``, which is documented."""
-    expected = expectations or {}
+    """Return the JSON of ``plan --json``, which is documented.
+
+    ``command_counts``: step -> number of its commands that would run, if not all of them.
+    """
+    expected, counts = expectations or {}, command_counts or {}
     return {
         "pipeline": plan.pipeline,
         "engine": engine,
-        "jobs": [_describe_job(job, expected.get(job.step)) for job in plan.jobs],
+        "jobs": [
+            _describe_job(job, expected.get(job.step), counts.get(job.step)) for job in plan.jobs
+        ],
         "requests": list(requests),
     }
 
@@ -571,11 +577,13 @@ def _evaluations(rule: ExitRule, action: Action) -> list[EvaluateOnExit]:
     ]
 
 
-def _describe_job(job: PlannedJob, expectation: Expectation | None) -> dict[str, Any]:
+def _describe_job(
+    job: PlannedJob, expectation: Expectation | None, command_count: int | None
+) -> dict[str, Any]:
     return {
         "step": job.step,
         "size": job.size,
-        "commands": count_commands(job),
+        "commands": count_commands(job) if command_count is None else command_count,
         "share_out": job.share_out if job.has_list else None,
         "cpus": job.resources.vcpus,
         "memory_mib": job.resources.memory_mib,

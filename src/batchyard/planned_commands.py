@@ -56,6 +56,16 @@ def of_retry(
             yield PlannedCommand(job.step, number, index, texts.text_of(job.step, number), reason)
 
 
+def count_of_retry(
+    plan: Plan, commands_done: Mapping[str, Sequence[int]], *, claims: bool
+) -> dict[str, int]:
+    """Return step -> number of its commands that a retry with this plan would run."""
+    return {
+        job.step: sum(1 for _ in _numbers(job, frozenset(commands_done.get(job.step, ())), claims))
+        for job in plan.jobs
+    }
+
+
 def of_resume(record: RunRecord) -> Iterator[PlannedCommand]:
     """Return the commands of an interrupted run that are not done.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from batchyard import operations
 from batchyard import plan as planning
+from batchyard.cli import render
 from batchyard.embedded.store import Store
 from batchyard.engines.base import Offer, RetryRequest, RunRecord, RunRequest
 from batchyard.engines.local import LocalEngine
@@ -94,3 +95,21 @@ def test_a_resume_has_nothing_of_a_step_that_was_stopped(tmp_path: Path) -> None
     store.commit(jobs=[row._replace(rest_reason="a command has failed")])
     store.close()
     assert lines(operations.preview_resume(record)) == [("left", 0, 0, "not done: never ran")]
+
+
+def test_a_retry_counts_only_what_would_run(tmp_path: Path) -> None:
+    # The second child has succeeded with its second command, and with nothing else.
+    step = Step("cut", commands=COMMANDS, array=2, keep_going=True)
+    preview = operations.preview_retry(run_failing(tmp_path, step))
+    assert dict(preview.command_counts) == {"cut": len(list(preview.commands))} == {"cut": 1}
+    assert preview.to_json("memory")["jobs"][0]["commands"] == 1
+    assert any(" 1 " in line and line.startswith("cut") for line in plan_lines_of(preview))
+
+
+def plan_lines_of(preview: operations.Preview) -> list[str]:
+    return render.plan_lines(preview.plan, preview.command_counts)
+
+
+def test_an_end_that_no_run_tells_is_unknown() -> None:
+    (_, line) = render.expectation_lines({}, {"cut": 2})
+    assert line == "cut: expected end unknown: no earlier run tells how long its commands take"

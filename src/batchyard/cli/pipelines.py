@@ -128,6 +128,13 @@ LIST_FLAGS = [
         " each child of --array its part beforehand (default: dynamic).",
     ),
     click.option(
+        "--weight",
+        metavar="WORD",
+        help="List only: the word of each command that says how much work it is: its number from"
+        " 0, or the word before it, like --frames or '#'. Large ones go first (default: the times"
+        " of earlier runs).",
+    ),
+    click.option(
         "--retries",
         type=click.IntRange(0, MAX_RETRIES),
         metavar="N",
@@ -169,6 +176,7 @@ LIST_FLAGS = [
 _LIST_ONLY = (
     "array",
     "share_out",
+    "weight",
     "retries",
     "timeout",
     "max_running",
@@ -348,6 +356,7 @@ def load_list(file: str, flags: Mapping[str, Any]) -> Pipeline:
         None if file == _STDIN else Path(file),
         array=flags.get("array"),
         share_out=flags.get("share_out"),
+        weight=flags.get("weight"),
         cpus=flags.get("cpus"),
         memory_mib=flags.get("memory"),
         gpus=flags.get("gpus"),

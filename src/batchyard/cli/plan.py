@@ -204,7 +204,10 @@ def _find_advice(preview: Preview, home: Path) -> Advice:
 
 
 def _print(preview: Preview, *, with_commands: bool, with_reasons: bool) -> None:
-    lines = [*render.plan_lines(preview.plan), *render.expectation_lines(preview.expectations)]
+    lines = render.plan_lines(preview.plan, preview.command_counts)
+    # A retry is ordered as its run was, and earlier runs are not looked at.
+    if preview.prepared is not None and not preview.command_counts:
+        lines += render.expectation_lines(preview.expectations, preview.prepared.slots)
     click.echo("\n".join(lines))
     if with_commands:
         click.echo("\n".join(["", *render.command_lines(preview.commands, with_reasons)]))

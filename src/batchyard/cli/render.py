@@ -113,8 +113,12 @@ def _truncate(line: str) -> str:
     return visible if hidden_count <= 0 else f"{visible}... ({hidden_count:,} more characters)"
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """Return a plan as a table with a row for each step."""
+def plan_lines(plan: Plan, command_counts: Mapping[str, int] | None = None) -> list[str]:
+    """Return a plan as a table with a row for each step.
+
+    ``command_counts``: step -> number of its commands that would run, if not all of them.
+    """
+    counts = command_counts or {}
     head = (
         "step",
         "children",
@@ -126,16 +130,26 @@ def plan_lines(plan: Plan) -> list[str]:
         "timeout",
         "after",
     )
-    rows = [_plan_row(job) for job in plan.jobs]
+    rows = [_plan_row(job, counts.get(job.step)) for job in plan.jobs]
     steps = pluralize(len(plan.jobs), "step")
     children = pluralize(sum(job.size for job in plan.jobs), "child", "children")
     title = f"pipeline {plan.pipeline}: {steps}, {children}"
     return [title, "", *table(head, rows, right=frozenset(range(1, 8)))]
 
 
-def expectation_lines(expectations: Mapping[str, Expectation]) -> list[str]:
-    """Return a line for each step whose commands' lengths are known from earlier runs."""
+def expectation_lines(
+    expectations: Mapping[str, Expectation], slots: Mapping[str, int]
+) -> list[str]:
+    """Return a line for each dynamic step: when it ends, or that nobody knows.
+
+    ``slots``: dynamic step -> commands that run at once.
+    """
     lines = [
+        f"{step}: expected end unknown: no earlier run tells how long its commands take"
+        for step in slots
+        if step not in expectations
+    ]
+    lines += [
         f"{step}: expected to take {format_seconds(entry.expected_s)} with {entry.slots} at once, "
         f"and at least {format_seconds(entry.lower_bound_s)} in any order "
         f"(earlier runs tell the time of {entry.known:,} of {entry.commands:,} commands)"
@@ -183,12 +197,12 @@ def _special_reason(step: StepStatus) -> str:
     return step.reason if step.state is JobState.FAILED and not is_usual else ""
 
 
-def _plan_row(job: PlannedJob) -> tuple[str, ...]:
+def _plan_row(job: PlannedJob, command_count: int | None) -> tuple[str, ...]:
     needs = ", ".join(f"{need.step} (each)" if need.each else need.step for need in job.needs)
     return (
         job.step,
         str(job.size),
-        _command_counts(job),
+        _command_counts(job, command_count),
         str(job.resources.vcpus),
         format_memory(job.resources.memory_mib),
         str(job.resources.gpus or "-"),
@@ -198,11 +212,13 @@ def _plan_row(job: PlannedJob) -> tuple[str, ...]:
     )
 
 
-def _command_counts(job: PlannedJob) -> str:
-    """Return the number of commands of the job, and of each child."""
+def _command_counts(job: PlannedJob, command_count: int | None) -> str:
+    """Return the number of commands that would run, and where all do, of each child."""
     total = count_commands(job)
     if job.is_dynamic:
-        return f"{total} (dynamic)"
+        return f"{total if command_count is None else command_count} (dynamic)"
+    if command_count not in (None, total):
+        return str(command_count)
     counts = sorted({len(job.commands_of(child)) for child in {0, job.size // 2, job.size - 1}})
     per_child = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
     return f"{total} ({per_child} a child)" if job.size > 1 else str(total)

@@ -57,6 +57,8 @@ class ListSettings(TypedDict, total=False):
     max_running: int | None
     keep_going: bool | None
     image: str | None
+    #: the word of each command that is its weight, as in `${command.WORD}`; or all weights
+    weight: str | Sequence[float] | None
     params: Mapping[str, str] | None
 
 
@@ -161,6 +163,9 @@ def _make_pipeline(
 ) -> Pipeline:
     fail_fast = fields.pop("fail_fast", False)
     fields = {"share_out": DYNAMIC, "keep_going": not fail_fast, **fields}
+    if "weight" in fields:
+        weights = _read_weights(fields["weight"], fields["share_out"], commands or (), mistakes)
+        fields["weight"] = weights
     if fields["share_out"] != DYNAMIC:
         key_limits.warn_of_idle_children(fields.get("array"), commands, WHOLE_FILE, mistakes)
     warnings = mistakes.finish()
@@ -174,6 +179,38 @@ def _make_pipeline(
         fail_fast=fail_fast,
         warnings=warnings,
     )
+
+
+def _read_weights(
+    weight: object, share_out: str, commands: Sequence[str], mistakes: Mistakes
+) -> tuple[float, ...]:
+    """Return the weight of each command, after adding mistakes."""
+    from batchyard.pipeline_file import command_weights
+
+    if share_out != DYNAMIC:
+        problem = "--weight is for commands that are handed out one by one"
+        mistakes.add(WHOLE_FILE, problem, "leave out --share-out, or --weight")
+        return ()
+    if isinstance(weight, str):
+        word = weight.removeprefix("${command.").removesuffix("}")
+        try:
+            return tuple(command_weights.read_weights(f"${{command.{word}}}", commands))
+        except command_weights.WeightError as exc:
+            mistakes.add(WHOLE_FILE, exc.problem, exc.suggestion)
+            return ()
+    weights = tuple(weight) if isinstance(weight, Sequence) else ()
+    are_numbers = all(_is_weight(number) for number in weights)
+    if len(weights) != len(commands) or not are_numbers:
+        problem = f"weight is not a list of {len(commands)} numbers, 0 or more"
+        mistakes.add(WHOLE_FILE, problem, "write a number for each command, or a word of them")
+        return ()
+    return tuple(map(float, weights))
+
+
+def _is_weight(number: object) -> bool:
+    if not isinstance(number, int | float) or isinstance(number, bool):
+        return False
+    return math.isfinite(number) and number >= 0
 
 
 def _check_settings(

@@ -7,12 +7,12 @@ after it has added a mistake. None is never a valid value.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from batchyard import yaml_positions
+from batchyard.pipeline_file.command_weights import parse_weight
 from batchyard.pipeline_file.key_limits import describe_range
 from batchyard.pipeline_file.mistakes import Mistakes
 from batchyard.quick_dataclasses import dataclass
@@ -35,10 +35,6 @@ _TRUE_WORDS = ("yes", "true", "on")
 _MAX_DIGITS = 15
 #: A scalar is text as it is written, so that 0.10 and true need no quotes.
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
-
-
-#: A number without a sign, with as many digits as Python prints of any.
-_WEIGHT = re.compile(r"([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +96,6 @@ def whole_number(minimum: int, maximum: int) -> ValueType:
 
     schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
     return ValueType(check, schema, f"{minimum:,} to {maximum:,}")
-
-
-def parse_weight(text: str) -> float | None:
-    """Return the text as a finite number that is not negative; None if it is none."""
-    if not _WEIGHT.fullmatch(text):
-        return None
-    weight = float(text)
-    return weight if math.isfinite(weight) else None
 
 
 def _check_weight(node: Node, label: str, mistakes: Mistakes) -> float | None:

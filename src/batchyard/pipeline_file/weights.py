@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from batchyard import child_patterns, yaml_positions
+from batchyard import yaml_positions
+from batchyard.pipeline_file import command_weights
+from batchyard.pipeline_file.command_weights import WeightError
 from batchyard.pipeline_file.file_keys import StepDraft
 from batchyard.pipeline_file.mistakes import Mistakes
-from batchyard.pipeline_file.value_types import parse_weight
 from batchyard.shard import DYNAMIC
-from batchyard.units import pluralize, quote
+from batchyard.units import pluralize
 from batchyard.yaml_positions import Node
 
 
@@ -45,22 +46,8 @@ def read_weights(
 def _words_as_weights(
     placeholder: str, commands: Sequence[str], node: Node, mistakes: Mistakes
 ) -> list[float]:
-    """Return the number that each command has as the word. Only the first mistake is added."""
-    weights = []
-    for command in commands:
-        try:
-            word = child_patterns.find_word(placeholder, command)
-        except ValueError as exc:
-            problem = f"weight is {quote(placeholder)}, and {exc}"
-            mistakes.add(node, problem, "name a word that every command has")
-            break
-        weight = parse_weight(word)
-        if weight is None:
-            problem = (
-                f"weight is {quote(placeholder)}, which is {quote(word[:40])} in the command"
-                f" {quote(command[:80])}"
-            )
-            mistakes.add(node, problem, "name a word that is a number, 0 or more")
-            break
-        weights.append(weight)
-    return weights
+    try:
+        return command_weights.read_weights(placeholder, commands)
+    except WeightError as exc:
+        mistakes.add(node, exc.problem, exc.suggestion)
+        return []
