@@ -164,6 +164,7 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
+        """Write what the tab shows, or the ``whole`` page, as PNG."""
         answer = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(answer["data"]))
 

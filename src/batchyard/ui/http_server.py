@@ -38,7 +38,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 128
+    request_queue_size = 1024
 
     def __init__(self, host: str, port: int, *, max_connections: int = MAX_CONNECTIONS) -> None:
         """Listen. Raises OperationalError."""

@@ -39,6 +39,9 @@ class RunModel:
         self._record = record
         self.tables = {job.step: ChildTable(job) for job in record.plan.jobs}
         self._groups: dict[tuple[str, str, int | None], FailureGroup] = {}
+        #: Step -> CPU time of its ended attempts, and the memory of the largest one.
+        self._cpu_s = dict.fromkeys(self.tables, 0.0)
+        self._peak_kib = dict.fromkeys(self.tables, 0)
         #: Time of the newest end of an attempt.
         self.newest_ms = 0
 
@@ -52,9 +55,14 @@ class RunModel:
             if position is None:
                 continue
             changed.setdefault(attempt.step, set()).add(position)
+            self._measure(attempt)
             if attempt.state is JobState.FAILED:
                 self._count_failure(attempt)
         return changed
+
+    def _measure(self, attempt: AttemptDetail) -> None:
+        self._cpu_s[attempt.step] += attempt.user_s + attempt.system_s
+        self._peak_kib[attempt.step] = max(self._peak_kib[attempt.step], attempt.max_rss_kib)
 
     def _count_failure(self, attempt: AttemptDetail) -> None:
         reason = status.explain_failure(attempt)
@@ -131,11 +139,13 @@ class RunModel:
             "left_s": None if pace is None else pace.left_s,
             "needs": [need.step for need in planned.needs],
             "is_array": planned.is_array or planned.size > 1,
-            "resources": [
-                planned.resources.vcpus,
-                planned.resources.memory_mib,
-                planned.resources.gpus,
-            ],
+            "cpu_s": self._cpu_s[step.name],
+            "peak_kib": self._peak_kib[step.name],
+            "requested": {
+                "vcpus": planned.resources.vcpus,
+                "memory_mib": planned.resources.memory_mib,
+                "gpus": planned.resources.gpus,
+            },
         }
 
 

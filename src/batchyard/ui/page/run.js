@@ -1,6 +1,6 @@
 // One run: its steps, the children of one of them, its failures, charts and what it waits for.
 
-import { count, dollars, duration, plural, rate, time } from "./amounts.js";
+import { count, dollars, duration, memory, plural, rate, time } from "./amounts.js";
 import { commandLine, el, setAttribute, setText, syncChildren } from "./dom.js";
 import { Graph } from "./graph.js";
 import { Grid } from "./grid.js";
@@ -97,7 +97,7 @@ function makeParts(run) {
     children: el("section"),
     failures: el("section", { hidden: true }),
   };
-  const headings = ["Step", "State", "Done", "", "Running", "Waiting", "Failed", "Attempts", "Rate", "Left", "Took"];
+  const headings = ["Step", "State", "Done", "", "Running", "Waiting", "Failed", "Attempts", "Rate", "Left", "Took", "CPU time", "Peak memory", "Requested"];
   parts.title = el("div", { class: "title" }, el("h1", {}, run), parts.badge);
   parts.nodes = [
     parts.title, parts.lead, parts.facts, parts.notes,
@@ -148,7 +148,7 @@ function makeStep(step, run) {
   const row = el("tr", {},
     el("th", { scope: "row", class: "left" }, el("a", { href: `#/run/${encodeURIComponent(run)}/${encodeURIComponent(step.name)}` }, step.name)),
     el("td", { class: "left" }, el("span", { class: "state" })), el("td"), el("td", { class: "left" }, bar),
-    ...[0, 1, 2, 3, 4, 5, 6].map(() => el("td")));
+    ...Array.from({ length: 10 }, () => el("td")));
   row.dataset.step = step.name;
   return row;
 }
@@ -172,6 +172,9 @@ function updateStep(node, step) {
   const values = [amount(3, 4), amount(0, 1, 2), amount(6), step.attempts].map((value) => value ? count(value) : "");
   const end = step.ended_ms ?? Date.now();
   values.push(rate(step.per_s), step.left_s ? duration(step.left_s) : "", step.started_ms ? duration((end - step.started_ms) / 1000) : "");
+  const asked = step.requested;
+  values.push(step.cpu_s ? duration(step.cpu_s) : "", step.peak_kib ? memory(step.peak_kib) : "",
+    `${plural(asked.vcpus, "vCPU")}, ${memory(asked.memory_mib * 1024)}${asked.gpus ? `, ${plural(asked.gpus, "GPU")}` : ""}`);
   values.forEach((text, i) => setText(cells[4 + i], text));
   setAttribute(cells[6], "class", amount(6) ? "bad" : null);
 }

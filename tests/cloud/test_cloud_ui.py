@@ -1,0 +1,70 @@
+"""`batchyard ui --env`: runs on AWS Batch in the page, also those that another machine began."""
+
+from __future__ import annotations
+
+import base64
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from cloud_lab import Lab
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ui"))
+from ui_client import Page
+
+PIPELINE = """\
+name: seen
+image: busybox
+defaults: {memory: 256MiB}
+steps:
+  - name: work
+    array: 3
+    command: echo line $AWS_BATCH_JOB_ARRAY_INDEX; test $AWS_BATCH_JOB_ARRAY_INDEX != 2
+"""
+
+
+class ServerAt:
+    """A server of another process: only its port is known."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+
+def test_a_run_of_another_machine(lab: Lab, tmp_path: Path) -> None:
+    lab.write("pipeline.yaml", PIPELINE)
+    run = lab.run(code=1)
+    other = tmp_path / "other/.batchyard"
+    other.mkdir(parents=True)
+    (other / "environments.yaml").write_bytes(
+        (lab.folder / ".batchyard/environments.yaml").read_bytes()
+    )
+    process = lab.start(
+        *("ui", "--no-browser", "--env", "lab", "--home", str(other)), output=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout is not None
+        address = process.stdout.readline().decode().strip()
+        port = int(address.split(":")[2].partition("/")[0])
+        page = Page(ServerAt(port), address)  # type: ignore[arg-type]
+        page.sign_in()
+        with page.events("/api/runs") as events:
+            rows = next(value["rows"] for _, value in events if run in value["order"])
+            assert rows[run]["state"] == "ELSEWHERE"
+        with page.events("/api/run", run=run, step="work") as events:
+            document = children = None
+            for name, value in events:
+                document = value if name == "run" else document
+                children = value if name == "children" else children
+                if document and children:
+                    break
+        assert document is not None and children is not None
+        assert document["state"] == "FAILED" and document["failures"][0]["index"] == 2
+        states = base64.b64decode(children["records"])[::12]
+        assert list(states) == [2, 2, 3]
+        log = page.get("/api/log", run=run, step="work", index=1)
+        assert log.body == b"line 1\n" and log.headers["x-log-size"] == "7"
+        found = page.get("/api/log-search", run=run, step="work", index=1, attempt=1, text="LINE")
+        assert found.json() == {"places": [0], "next": None}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
