@@ -111,9 +111,9 @@ class Page:
 
 
 @contextmanager
-def serve(home: Path, **settings: Any) -> Iterator[Page]:
+def serve(home: Path, port: int = 0, **settings: Any) -> Iterator[Page]:
     """Serve the runs of a folder."""
-    server, address = ui_server.make_server(Settings(home, **settings))
+    server, address = ui_server.make_server(Settings(home, **settings), port=port)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -242,8 +243,8 @@ class Application:
         record = self._find_run(parameters)
         step, index = parameters.child(record)
         attempt = parameters.number("attempt")
-        # The names of runs and steps have only letters, digits, - and _.
-        name = f"{record.run_id}-{step}-{index}-{attempt}.log"
+        # A pipeline made in Python may have steps of any name.
+        name = re.sub(r"[^\w.-]", "_", f"{record.run_id}-{step}-{index}-{attempt}.log", flags=re.A)
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Answer(200, TEXT, logs.read_whole(self._logs, record, step, index, attempt), headers)
 

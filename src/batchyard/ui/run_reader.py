@@ -9,6 +9,7 @@ from struct import pack
 from typing import Any
 
 from batchyard import wait_reasons
+from batchyard.batch.jobs import JobState
 from batchyard.engines.base import Backoff, Overview, RunEngine, RunRecord
 from batchyard.errors import BatchyardError
 from batchyard.ui.bills import BillReader
@@ -97,13 +98,19 @@ class RunReader(Broadcast):
             self._waits = ()
         elif time.monotonic() - self._waits_at_s > _WAITS_S:
             self._waits_at_s = time.monotonic()
-            waits = engine.waits(overview.jobs)
-            self._waits = wait_reasons.describe_waits(
-                self._record.plan, overview.jobs, waits, None, now_ms
-            )
+            self._waits = self._describe_waits(engine, overview, now_ms)
         notes = [engine.answer_source] if engine.answer_source else []
         document = self._model.document(overview, now_ms, notes, self._waits)
         return {**document, "bill": self._bills.read(engine, is_over=is_over(overview))}
+
+    def _describe_waits(self, engine: RunEngine, overview: Overview, now_ms: int) -> Sequence[str]:
+        """Return what the run waits for, if nothing of it runs or children wait for a host."""
+        waits = engine.waits(overview.jobs)
+        runs_something = any(job.count(JobState.RUNNING) for job in overview.jobs)
+        if runs_something and not waits:
+            return ()
+        plan = self._record.plan
+        return wait_reasons.describe_waits(plan, overview.jobs, waits, None, now_ms)
 
     def _publish(self, document: dict[str, Any], changed: Changed) -> None:
         events = {

@@ -19,8 +19,10 @@ from batchyard.quick_dataclasses import dataclass
 
 #: Shortest time between two events: at most two a second.
 MIN_PAUSE_S = 0.5
-#: A read that took a second is followed by a rest of so many.
+#: A read that took a second of CPU time is followed by a rest of so many seconds, and one that
+#: waited for a service.
 _REST_FACTOR = 19.0
+_REST_AFTER_WAIT = 3.0
 #: A tab that has gone is noticed when something is sent to it.
 HEARTBEAT_S = 5.0
 _HEARTBEAT = b": still here\n\n"
@@ -139,7 +141,7 @@ class Broadcast:
                     self._thread = None
 
     def _read_and_time(self) -> float | None:
-        began_s = time.thread_time()
+        began_s, began_cpu_s = time.monotonic(), time.thread_time()
         try:
             delay_s = self.read_once()
         except BatchyardError as error:
@@ -147,8 +149,8 @@ class Broadcast:
             delay_s = HEARTBEAT_S
         if delay_s is None:
             return None
-        used_s = time.thread_time() - began_s
-        return max(MIN_PAUSE_S, delay_s, used_s * _REST_FACTOR)
+        cpu_s, waited_s = time.thread_time() - began_cpu_s, time.monotonic() - began_s
+        return max(MIN_PAUSE_S, delay_s, cpu_s * _REST_FACTOR, waited_s * _REST_AFTER_WAIT)
 
 
 class Registry:

@@ -44,8 +44,8 @@ export class Grid {
         el("label", { for: "colour" }, "Colour ", this.colour),
         el("label", { for: "filter" }, "Show ", this.filter),
         el("label", { for: "jump" }, "Go to child ", this.jump)),
-      el("div", { class: "canvas" }, this.canvas, this.mark), this.legend, this.about,
-      el("p", { class: "note", id: "grid-help" }, "Each square is a child. Move over it, or use the arrow keys; click, or press Enter, for its log."));
+      el("div", { class: "canvas" }, this.canvas, this.mark), this.legend,
+      el("p", { class: "note", id: "grid-help" }, "Each square is a child. Move over it, or use the arrow keys; click, or press Enter, for its log."), this.about);
     this.resizing = new ResizeObserver(() => this.draw());
     this.resizing.observe(this.node);
     this.dark = matchMedia("(prefers-color-scheme: dark)");

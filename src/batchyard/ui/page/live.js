@@ -2,6 +2,7 @@
 
 const sign = document.getElementById("connection");
 const RETRY_MS = 2000;
+export const NO_SERVER = "The server does not answer. Trying again every 2 seconds: is `batchyard ui` running?";
 
 export function sayConnection(text, tone = "") {
   if (sign.textContent !== text) sign.textContent = text;
@@ -22,10 +23,10 @@ export function follow(address, listeners) {
       source.addEventListener(name, (event) => listener(JSON.parse(event.data)));
     }
     source.onopen = () => sayConnection("live", "good");
-    source.onerror = () => {
+    source.onerror = async () => {
       close();
-      sayConnection("The server does not answer. Trying again every 2 seconds: is `batchyard ui` running?", "bad");
       timer = setTimeout(open, RETRY_MS);
+      sayConnection(await explainRefusal(address), "bad");
     };
   }
   function close() {
@@ -44,6 +45,21 @@ export function follow(address, listeners) {
     close();
     document.removeEventListener("visibilitychange", onVisibility);
   };
+}
+
+/** Return why a stream has ended: no server, another server, or a run that is gone. */
+async function explainRefusal(address) {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch(address, { signal: stop.signal });
+    if (answer.ok) return "The connection was lost. Trying again.";
+    if (answer.status === 403) return "The server was started anew: open the address that `batchyard ui` has printed.";
+    return (await answer.text()).trim();
+  } catch {
+    return NO_SERVER;
+  } finally {
+    stop.abort();
+  }
 }
 
 /** Return the answer to a GET. Raises an Error with the server's sentence. */

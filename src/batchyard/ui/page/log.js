@@ -3,7 +3,7 @@
 import { bytes, count, duration, memory, plural, time } from "./amounts.js";
 import { AnsiReader } from "./ansi.js";
 import { commandLine, el, setText } from "./dom.js";
-import { follow, get, getJson, sayConnection } from "./live.js";
+import { NO_SERVER, follow, get, getJson, sayConnection } from "./live.js";
 
 const PART = 256 * 1024, MAX_TEXT = 4 * PART, POLL_MS = 1000;
 
@@ -91,7 +91,7 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
       await action();
       sayConnection("live", "good");
     } catch (error) {
-      if (error instanceof TypeError) sayConnection("The server does not answer. Trying again every 2 seconds: is `batchyard ui` running?", "bad");
+      if (error instanceof TypeError) sayConnection(NO_SERVER, "bad");
       else setText(where, error.message);
     } finally {
       isBusy = false;

@@ -97,7 +97,7 @@ function makeParts(run) {
     children: el("section"),
     failures: el("section", { hidden: true }),
   };
-  const headings = ["Step", "State", "Done", "", "Running", "Waiting", "Failed", "Attempts", "Rate", "Left", "Took", "CPU time", "Peak memory", "Requested"];
+  const headings = ["Step", "State", "Done", "", "Running", "Waiting", "Failed", "Attempts", "Rate", "Left", "Took", "CPU time", "Peak memory"];
   parts.title = el("div", { class: "title" }, el("h1", {}, run), parts.badge);
   parts.nodes = [
     parts.title, parts.lead, parts.facts, parts.notes,
@@ -148,7 +148,7 @@ function makeStep(step, run) {
   const row = el("tr", {},
     el("th", { scope: "row", class: "left" }, el("a", { href: `#/run/${encodeURIComponent(run)}/${encodeURIComponent(step.name)}` }, step.name)),
     el("td", { class: "left" }, el("span", { class: "state" })), el("td"), el("td", { class: "left" }, bar),
-    ...Array.from({ length: 10 }, () => el("td")));
+    ...Array.from({ length: 9 }, () => el("td")));
   row.dataset.step = step.name;
   return row;
 }
@@ -173,8 +173,8 @@ function updateStep(node, step) {
   const end = step.ended_ms ?? Date.now();
   values.push(rate(step.per_s), step.left_s ? duration(step.left_s) : "", step.started_ms ? duration((end - step.started_ms) / 1000) : "");
   const asked = step.requested;
-  values.push(step.cpu_s ? duration(step.cpu_s) : "", step.peak_kib ? memory(step.peak_kib) : "",
-    `${plural(asked.vcpus, "vCPU")}, ${memory(asked.memory_mib * 1024)}${asked.gpus ? `, ${plural(asked.gpus, "GPU")}` : ""}`);
+  values.push(step.cpu_s ? duration(step.cpu_s) : "", step.peak_kib ? `${memory(step.peak_kib)} of ${memory(asked.memory_mib * 1024)}` : "");
+  setAttribute(node, "title", `a child has ${plural(asked.vcpus, "vCPU")}, ${memory(asked.memory_mib * 1024)}${asked.gpus ? `, ${plural(asked.gpus, "GPU")}` : ""}`);
   values.forEach((text, i) => setText(cells[4 + i], text));
   setAttribute(cells[6], "class", amount(6) ? "bad" : null);
 }
