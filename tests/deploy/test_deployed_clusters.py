@@ -52,6 +52,13 @@ def test_a_task_on_the_ecs_stack(site: Site) -> None:
     )
     (container,) = task["containers"]
     assert (container["exitCode"], len(container["gpuIds"])) == (3, 1), task
+    # The environment is found by the names of its stacks.
+    done = site(
+        *("run", "--engine", "ecs", "--env", site.env, "--image", "busybox", "--gpus", "1"),
+        *("--set-env", "EPOCHS=3", "--", "sh", "-c", "echo $EPOCHS $BATCHYARD_DEVICE; exit 5"),
+        code=5,
+    )
+    assert done.stdout == "3 gpu\n"
 
     # The same definition on the instances of a spot fleet.
     fleet = f"{site.env}-spotfleet"

@@ -40,6 +40,8 @@ class Cluster:
             "containers": [{"name": "main", "exitCode": 0}],
         }
         self.forgotten: set[str] = set()
+        #: ARN -> tags, for a process that looks for its tasks.
+        self.running: dict[str, dict[str, str]] = {}
 
     def run_tasks(self, request: Mapping[str, Any]) -> StartedTasks:
         self.calls["RunTask"] += 1
@@ -57,6 +59,10 @@ class Cluster:
         self.calls["DescribeTasks"] += 1
         self.sizes.append(len(arns))
         return {arn: self.task for arn in arns if arn not in self.forgotten}
+
+    def find_running_tasks(self, cluster: str, started_by: str) -> dict[str, dict[str, str]]:
+        assert started_by == "run"
+        return self.running
 
     def stop_task(self, cluster: str, arn: str, reason: str) -> None:
         self.stopped.append(arn)
@@ -79,7 +85,7 @@ def make_task(child: int, attempt: int = 1) -> Task:
 
 
 def make_request(launch: Launch) -> dict[str, Any]:
-    return {"clientToken": launch.token, "count": len(launch.children)}
+    return {"clientToken": launch.token, "count": len(launch.children), "startedBy": "run"}
 
 
 @contextmanager
@@ -228,6 +234,20 @@ def test_a_task_that_ecs_has_forgotten_is_lost(tmp_path: Path) -> None:
         (end,) = ends(collect(runner, lambda events: len(ends(events)) == 1))
     assert end.outcome.exit_code is None
     assert end.outcome.status_reason.startswith("Host EC2 unknown: ECS has forgotten")
+
+
+def test_an_unanswered_request_of_yesterday_is_not_repeated(tmp_path: Path) -> None:
+    """ECS may have forgotten its token, and would start its tasks again."""
+    cluster, path = Cluster(), tmp_path / "journal"
+    launches = Launches(path, clock=lambda: time.time() - 7200)
+    for number in range(2):
+        launches.intend(Launch(f"t{number}", 0, 1, (number,)))
+    cluster.running = {"arn/found": {"batchyard:launch": "t0"}}
+    with running(cluster, path) as runner:
+        start(runner, make_task(0), make_task(1))
+        found = ends(collect(runner, lambda events: len(ends(events)) == 2))
+    assert cluster.calls["RunTask"] == 0
+    assert {(end.task.child, end.outcome.exit_code) for end in found} == {(0, 0), (1, None)}
 
 
 def test_tasks_are_stopped_once_and_waiting_ones_never_start(tmp_path: Path) -> None:

@@ -94,6 +94,24 @@ class Ecs:
             answer = client.describe_tasks(cluster=cluster, tasks=list(arns))
         return {task["taskArn"]: task for task in answer["tasks"]}
 
+    def find_running_tasks(self, cluster: str, started_by: str) -> dict[str, dict[str, str]]:
+        """Return ARN -> tags of the tasks that somebody has started and that are not over."""
+        client = self._session.client("ecs")
+        with naming_errors("list the tasks"):
+            pages = client.get_paginator("list_tasks").paginate(
+                cluster=cluster, startedBy=started_by, maxResults=MAX_DESCRIBED_TASKS
+            )
+            by_page = [page["taskArns"] for page in pages if page["taskArns"]]
+            answers = [
+                client.describe_tasks(cluster=cluster, tasks=arns, include=["TAGS"])
+                for arns in by_page
+            ]
+        return {
+            task["taskArn"]: {tag["key"]: tag["value"] for tag in task.get("tags", [])}
+            for answer in answers
+            for task in answer["tasks"]
+        }
+
     def stop_task(self, cluster: str, arn: str, reason: str) -> None:
         """Request the end of a task. A task that ECS has forgotten is over."""
         try:

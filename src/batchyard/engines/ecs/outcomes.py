@@ -42,10 +42,11 @@ def read_outcome(task: Mapping[str, Any]) -> Outcome:
     return Outcome(exit_code or None, stopped_reason, reason)
 
 
-def make_lost_outcome(task_arn: str) -> Outcome:
-    """Return the outcome of a task that ECS does not know any more."""
+def make_lost_outcome(task_arn: str = "") -> Outcome:
+    """Return the outcome of a task that ECS does not know any more, if there ever was one."""
     task_id = task_arn.rpartition("/")[2]
-    return Outcome(None, f"{_HOST_LOST} unknown: ECS has forgotten how task {task_id} ended")
+    name = f"task {task_id}" if task_id else "a task that it may have started"
+    return Outcome(None, f"{_HOST_LOST} unknown: ECS has forgotten how {name} ended")
 
 
 def _container(task: Mapping[str, Any]) -> Mapping[str, Any]:

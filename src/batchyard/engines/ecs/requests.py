@@ -27,6 +27,8 @@ _FARGATE_CPU, _FARGATE_MEMORY = "256", "512"
 #: A task definition's largest size.
 MAX_DEFINITION_BYTES = 64 * 1024
 _MAX_STARTED_BY_CHARS = 128
+#: Tag of a task with the clientToken that started it.
+LAUNCH_TAG = "batchyard:launch"
 
 
 class Launch(NamedTuple):
@@ -116,8 +118,7 @@ def make_request(
         "startedBy": f"batchyard/{target.run_id}"[:_MAX_STARTED_BY_CHARS],
         "overrides": make_overrides(job, target, job_id, launch),
         "tags": [
-            {"key": key, "value": value}
-            for key, value in submit_requests.make_tags(job.step, target).items()
+            {"key": key, "value": value} for key, value in _make_tags(job, target, launch).items()
         ],
     }
     if environment.capacity_provider:
@@ -133,6 +134,10 @@ def make_request(
             network["assignPublicIp"] = environment.assign_public_ip
         request["networkConfiguration"] = {"awsvpcConfiguration": network}
     return request
+
+
+def _make_tags(job: PlannedJob, target: Target, launch: Launch) -> dict[str, str]:
+    return {**submit_requests.make_tags(job.step, target), LAUNCH_TAG: launch.token}
 
 
 def make_overrides(job: PlannedJob, target: Target, job_id: str, launch: Launch) -> dict[str, Any]:

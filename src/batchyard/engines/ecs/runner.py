@@ -25,7 +25,7 @@ from batchyard.engines.busy_service import PatientCaller
 from batchyard.engines.ecs import outcomes
 from batchyard.engines.ecs.launches import Launches
 from batchyard.engines.ecs.pending_tasks import PendingTasks, key_of
-from batchyard.engines.ecs.requests import Launch
+from batchyard.engines.ecs.requests import LAUNCH_TAG, Launch
 
 T = TypeVar("T")
 
@@ -34,6 +34,8 @@ _POLLING = Polling(0.5, 10.0)
 #: A new task may be unknown to DescribeTasks for so long.
 _VISIBLE_S = 60.0
 _STOP_REASON = "stopped by batchyard"
+#: A clientToken is known for 24 hours, or for one hour after the end of its tasks.
+_TOKEN_S = 3000.0
 _JOIN_S = 5.0
 #: Error codes of requests that ECS would refuse every time.
 _REFUSED_CODES = ("InvalidParameterException", "ClientException", "UnsupportedFeatureException")
@@ -229,18 +231,55 @@ class EcsRunner:
                 if not tasks:
                     self._wait_for_change(self._pending.next_delay_s())
                     continue
-            launch = earlier
-            if launch is None:
-                first = tasks[0]
-                children = [task.child for task in tasks]
-                launch = Launch(uuid.uuid4().hex, first.job_number, first.attempt, children)
-                self._launches.intend(launch)
-            request = self._make_request(launch)
-            answer, problem = call(partial(self._run_tasks, request))
-            self._launches.record_tasks(launch, answer.arns)
-            with self.lock:
-                self._sort_out(launch, tasks, answer, problem, is_repeat=earlier is not None)
+            if earlier is not None and self._is_expired(tasks[0]):
+                self._find_again(tasks, earlier, call)
+            else:
+                self._launch(tasks, earlier, call)
             self.wake()
+
+    def _launch(
+        self,
+        tasks: Sequence[Task],
+        earlier: Launch | None,
+        call: Callable[[Callable[[], Any]], Any],
+    ) -> None:
+        """Start the tasks with one RunTask; ``earlier``: the launch that it repeats."""
+        launch = earlier
+        if launch is None:
+            first = tasks[0]
+            children = [task.child for task in tasks]
+            launch = Launch(uuid.uuid4().hex, first.job_number, first.attempt, children)
+            self._launches.intend(launch)
+        request = self._make_request(launch)
+        answer, problem = call(partial(self._run_tasks, request))
+        self._launches.record_tasks(launch, answer.arns)
+        with self.lock:
+            self._sort_out(launch, tasks, answer, problem, is_repeat=earlier is not None)
+
+    def _is_expired(self, task: Task) -> bool:
+        """Return whether ECS may have forgotten the clientToken of an attempt's launch."""
+        launched = self._launches.find(key_of(task))
+        return launched is not None and self._clock() - launched.at_s > _TOKEN_S
+
+    def _find_again(
+        self,
+        tasks: Sequence[Task],
+        launch: Launch,
+        call: Callable[[Callable[[], Any]], Any],
+    ) -> None:
+        """Take the tasks of an old launch that still run. The ends of the others are unknown."""
+        started_by = self._make_request(launch)["startedBy"]
+        find = partial(self._ecs.find_running_tasks, self._cluster, started_by)
+        arns = [arn for arn, tags in call(find).items() if tags.get(LAUNCH_TAG) == launch.token]
+        self._launches.record_tasks(launch, arns)
+        with self.lock:
+            for number, task in enumerate(tasks):
+                if number < len(arns):
+                    entry = _OpenTask(task, self._clock(), was_adopted=True)
+                    self._open[arns[number]] = entry
+                else:
+                    self._end(task, outcomes.make_lost_outcome())
+            self._note_change()
 
     def _run_tasks(self, request: Mapping[str, Any]) -> tuple[StartedTasks, str]:
         """Return the started tasks, and why ECS would refuse the others every time."""

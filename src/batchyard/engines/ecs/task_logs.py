@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.engines.aws.log_streams import ChildStreams, Stream
 from batchyard.engines.base import JobDetail
-from batchyard.engines.ecs.launches import Launches
+from batchyard.engines.ecs.launches import LaunchedTask, Launches
 from batchyard.engines.ecs.requests import stream_name
 from batchyard.plan import Plan
 
@@ -42,22 +43,27 @@ class TaskStreams:
             (attempt.child, attempt.attempt): attempt
             for attempt in self._open_store().attempts(row.number)
         }
-        by_child: dict[int, list[Stream]] = {}
-        for (job, child, attempt), launched in self._launches.list_all():
-            number = planned.index_in_step(child) if job == row.number else None
-            if number is None or index not in (None, number) or launched.arn is None:
+        failed = {child for (child, _), end in ended.items() if end.state == JobState.FAILED}
+        launches = [entry for entry in self._launches.list_all() if entry[0][0] == row.number]
+        for child, group in groupby(launches, key=lambda entry: entry[0][1]):
+            number = planned.index_in_step(child)
+            if index not in (None, number) or (failed_only and child not in failed):
                 continue
-            end = ended.get((child, attempt))
-            if launched.has_started or (end is not None and end.started_ms is not None):
-                stream = _make_stream(launched.arn, row.step, number, attempt, end)
-                by_child.setdefault(child, []).append(stream)
-        failed = {key[0] for key, attempt in ended.items() if attempt.state == JobState.FAILED}
-        for child, streams in by_child.items():
-            if not failed_only or child in failed:
-                yield ChildStreams(streams, child in failed)
+            attempts = [(attempt, launched) for (_, _, attempt), launched in group]
+            streams = [
+                _make_stream(launched.arn, row.step, number, attempt, ended.get((child, attempt)))
+                for attempt, launched in attempts
+                if launched.arn and _has_begun(launched, ended.get((child, attempt)))
+            ]
+            yield ChildStreams(streams, child in failed)
 
     def describe_missing(self, group: str) -> str:
         return ""
+
+
+def _has_begun(launched: LaunchedTask, end: AttemptRow | None) -> bool:
+    """Return whether the container of a task has run, so that it has a stream."""
+    return launched.has_started or (end is not None and end.started_ms is not None)
 
 
 def _make_stream(arn: str, step: str, index: int, attempt: int, end: AttemptRow | None) -> Stream:
