@@ -186,6 +186,34 @@ def test_a_service_that_no_node_has_room_for_can_be_taken_down(site: Site) -> No
     assert service(site, "down", "wait", "--yes").stdout == "wait: deleted\n"
 
 
+def test_up_goes_on_with_a_service_that_waited_for_a_node(site: Site) -> None:
+    """On a Spot Fleet: killed while it waits; a node comes; the same command finds it again."""
+    site.about("deploy", "spotfleet", "--yes")
+    text = "name: fleet\nimage: x\ncommand: echo hi; exec sleep 600\ngpus: 1\ncluster: spotfleet\n"
+    write(site, text, "fleet.yaml")
+    up = ("service", "up", "fleet.yaml", "--yes")
+    site.killed(*up, at="unable to place")
+    site.about("deploy", "spotfleet", "--yes", "--set", "Nodes=1")
+    done = site.about(*up)
+    assert done.stdout == "fleet is up to date\n"
+    state = state_of(site, "fleet")
+    assert (state["cluster"], state["running"]) == (f"{site.env}-spotfleet", 1)
+    # Lines are followed until somebody ends it.
+    command = [sys.executable, "-m", "batchyard", "service", "logs", "fleet", "-f"]
+    with prestarted.Popen(
+        [*command, "--env", site.env],
+        cwd=site.folder,
+        env=site.endpoint.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().endswith("  hi\n")
+        process.kill()
+    service(site, "down", "fleet", "--yes")
+    site.about("deploy", "spotfleet", "--yes", "--set", "Nodes=0")
+
+
 def test_a_tunnel_is_opened_by_the_aws_command(site: Site, tmp_path: Path) -> None:
     text = "name: port\nimage: x\ncommand: exec sleep 600\nports: [8888]\n"
     write(site, text, "port.yaml")

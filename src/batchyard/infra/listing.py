@@ -12,6 +12,8 @@ from batchyard.infra.stacks import REVIEW
 #: Prefixes of the states of stacks that cannot be used: never created, or being deleted.
 _UNUSABLE = ("CREATE_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_", "DELETE_")
 
+_CLUSTER_TEMPLATES = ("ecs", "spotfleet")
+
 
 @dataclass(frozen=True, slots=True)
 class DeployedEnvironment:
@@ -30,8 +32,13 @@ class DeployedEnvironment:
 
     @property
     def missing(self) -> list[str]:
-        """The templates that pipelines need and that cannot be used."""
-        return [name for name in catalogue.CORE if name not in self.templates]
+        """The templates that pipelines need and that cannot be used.
+
+        Pipelines run on queues of AWS Batch or on an ECS cluster.
+        """
+        has_cluster = any(name in self.states for name in _CLUSTER_TEMPLATES)
+        needed = [name for name in catalogue.CORE if name != "batch" or not has_cluster]
+        return [name for name in needed if name not in self.templates]
 
 
 def find_environments(summaries: Sequence[Mapping[str, Any]]) -> dict[str, DeployedEnvironment]:
@@ -66,11 +73,16 @@ def describe_problem(name: str, environment: DeployedEnvironment) -> str:
         return f"in part only: {'; '.join(parts)}; {command}"
     if absent:
         parts.append(f"{', '.join(absent)} missing")
-    command = f"`batchyard {_deploy_words(unfinished, missing)} --env {name}` completes it"
+    command = f"`batchyard {_deploy_words(environment)} --env {name}` completes it"
     return f"in part only: {'; '.join(parts)}; {command}"
 
 
-def _deploy_words(unfinished: Mapping[str, str], missing: Sequence[str]) -> str:
-    """Return the command that completes an environment; optional templates must be named."""
-    optional = [template for template in unfinished if template not in missing]
-    return " ".join(["deploy", *missing, *optional]) if optional else "deploy"
+def _deploy_words(environment: DeployedEnvironment) -> str:
+    """Return the command that completes an environment; optional templates must be named.
+
+    `deploy` without names would add queues to an environment with an ECS cluster.
+    """
+    missing = environment.missing
+    optional = [template for template in environment.unfinished if template not in missing]
+    has_queues = "batch" in (*missing, *environment.states)
+    return "deploy" if has_queues and not optional else " ".join(["deploy", *missing, *optional])

@@ -61,6 +61,12 @@ CORE = dict.fromkeys(("network", "storage", "iam", "registry", "batch"), "CREATE
             {**CORE, "ecs": "ROLLBACK_COMPLETE"},
             "in part only: ecs is ROLLBACK_COMPLETE; `batchyard deploy ecs --env dev` completes it",
         ),
+        ({**{name: CORE[name] for name in CORE if name != "batch"}, "ecs": "CREATE_COMPLETE"}, ""),
+        (
+            {"network": "CREATE_COMPLETE", "spotfleet": "CREATE_COMPLETE"},
+            "in part only: storage, iam, registry missing; `batchyard deploy storage iam registry"
+            " --env dev` completes it",
+        ),
         (
             {"batch": "DELETE_FAILED", "network": "CREATE_COMPLETE"},
             "in part only: batch is DELETE_FAILED; `batchyard destroy --env dev` deletes the rest",
