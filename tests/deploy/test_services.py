@@ -181,6 +181,7 @@ def test_a_service_that_no_node_has_room_for_can_be_taken_down(site: Site) -> No
         assert process.stderr is not None
         said = next(line for line in process.stderr if "unable to place" in line)
         assert "No Container Instances were found in your cluster" in said
+        assert "deploy spotfleet --set Nodes=1" in process.stderr.readline()
         process.kill()
     assert "not up" in service(site, "status", "wait", code=3).stderr
     assert service(site, "down", "wait", "--yes").stdout == "wait: deleted\n"
@@ -198,6 +199,9 @@ def test_up_goes_on_with_a_service_that_waited_for_a_node(site: Site) -> None:
     assert done.stdout == "fleet is up to date\n"
     state = state_of(site, "fleet")
     assert (state["cluster"], state["running"]) == (f"{site.env}-spotfleet", 1)
+    write(site, text.replace("spotfleet", "ecs"), "fleet.yaml")
+    moved = site.about(*up, code=2).stderr
+    assert f"is on the cluster {site.env}-spotfleet, and cannot move" in moved
     # Lines are followed until somebody ends it.
     command = [sys.executable, "-m", "batchyard", "service", "logs", "fleet", "-f"]
     with prestarted.Popen(

@@ -130,8 +130,8 @@ class Holdings:
         """Return the tasks on a cluster that belong to no service."""
         cluster = name.rpartition("/")[2]
         tasks = self._clusters.tasks(cluster)
-        own = [task for task in tasks if not task.get("group", "").startswith("service:")]
-        return Holding("cluster", cluster, len(own))
+        count = sum(not task.get("group", "").startswith("service:") for task in tasks)
+        return Holding("cluster", cluster, count)
 
     def services_on(self, name: str) -> list[Holding]:
         """Return the services on a cluster that no stack of batchyard has."""

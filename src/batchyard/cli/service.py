@@ -121,21 +121,21 @@ def status(name: str | None, env: str, as_json: bool) -> int:
     return 0 if state.is_steady else 1
 
 
-def _print_list(found: Mapping[str, ServiceState | str], env: str, as_json: bool) -> int:
+def _print_list(states: Mapping[str, ServiceState | str], env: str, as_json: bool) -> int:
     """Print all services of an environment, and return the exit code."""
     if as_json:
         documents = {
             name: {"problem": state} if isinstance(state, str) else state.to_json()
-            for name, state in found.items()
+            for name, state in states.items()
         }
         click.echo(json.dumps(documents, indent=2))
-    elif found:
-        rows = [_service_row(name, state) for name, state in found.items()]
+    elif states:
+        rows = [_service_row(name, state) for name, state in states.items()]
         for line in table(("service", "cluster", "tasks", "state"), rows):
             click.echo(line)
     else:
         click.echo(f"{env} has no service; `batchyard service up FILE --env {env}` adds one")
-    is_steady = all(not isinstance(state, str) and state.is_steady for state in found.values())
+    is_steady = all(not isinstance(state, str) and state.is_steady for state in states.values())
     return 0 if is_steady else 1
 
 

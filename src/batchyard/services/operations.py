@@ -132,11 +132,12 @@ class Services:
         cannot run on the cluster, and StackFailedError with the cause if its tasks do not run.
         """
         cluster = self._choose_cluster(service)
+        cluster_name = f"{self._environment}-{cluster}"
         self._require_room(service, cluster)
-        self._require_own_stack(service.name)
+        self._require_own_stack(service.name, cluster_name)
         template = make_template(service, self._environment, cluster, image)
         settings = {} if service.count is None else {COUNT: str(service.count)}
-        return self._deploy(service.name, f"{self._environment}-{cluster}", template, settings)
+        return self._deploy(service.name, cluster_name, template, settings)
 
     def _choose_cluster(self, service: Service) -> str:
         exports = {export["Name"] for export in self._aws.exports()}
@@ -167,14 +168,21 @@ class Services:
                 " --set InstanceTypes=...` with larger types",
             )
 
-    def _require_own_stack(self, name: str) -> None:
-        stack = self._aws.stack(stack_name(self._environment, name))
-        description = stack.get("Description", "") if stack else ""
+    def _require_own_stack(self, name: str, cluster: str) -> None:
+        """Raise InputError if the stack is not this service's, or its service cannot be updated."""
+        stack = self._aws.stack(stack_name(self._environment, name)) or {}
+        description = stack.get("Description", "")
         if description and description != stack_title(self._environment, name):
             raise InputError(
                 f"the stack {stack_name(self._environment, name)} exists, and is no service of"
                 f" {self._environment} (it says: {description})",
                 hint="give the service another name",
+            )
+        deployed = outputs_of(stack).get("Cluster", cluster)
+        if deployed != cluster:
+            raise InputError(
+                f"the service {name} is on the cluster {deployed}, and cannot move to {cluster}",
+                hint=f"`batchyard service down {name} --env {self._environment}` first",
             )
 
     def _deploy(
@@ -221,13 +229,13 @@ class Services:
 
     def list_states(self) -> dict[str, ServiceState | str]:
         """Return name -> the state of each service, or why it is not up."""
-        found: dict[str, ServiceState | str] = {}
+        states_by_name: dict[str, ServiceState | str] = {}
         for name in self.list_names():
             try:
-                found[name] = self.status(name)
+                states_by_name[name] = self.status(name)
             except OperationalError as exc:
-                found[name] = exc.message
-        return found
+                states_by_name[name] = exc.message
+        return states_by_name
 
     def read_logs(
         self, name: str, since_s: float, *, follow: bool = False

@@ -58,8 +58,9 @@ class Rollout:
             if event.id not in self._seen:
                 self._seen.add(event.id)
                 lines.append(f"{self._service}: {event.text}")
-                is_lack = "unable to place" in event.text
-                self._lack_of_room = event.text if is_lack else ""
+                self._lack_of_room = event.text if "unable to place" in event.text else ""
+                if self._lack_of_room:
+                    lines += [f"  {states.find_hint(event.text)}"]
         for task in self._ecs.tasks(self._cluster, self._family, "STOPPED"):
             lines += self._describe_stopped(task)
         return lines

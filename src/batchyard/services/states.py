@@ -171,8 +171,12 @@ _HINTS = (
     ),
     (
         r"No Container Instances|NO ACTIVE INSTANCES|EMPTY CAPACITY",
-        "the cluster has no node: a Spot Fleet has as many as its parameter Nodes says; else"
-        " look at the quotas that `batchyard deploy` prints",
+        "the cluster has no node: a Spot Fleet has as many as its parameter Nodes says, as in"
+        " `batchyard deploy spotfleet --set Nodes=1`",
+    ),
+    (
+        r"unable to place",
+        "the task waits for room: scale or stop others, or take larger or more nodes",
     ),
     (r"health check", "the command of `health:` fails in the container: check it, or add `start:`"),
     (r"exit code", "the output of the task says more: correct the image or the command, then `up`"),
