@@ -6,9 +6,11 @@ import base64
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from cloud_lab import Lab
+from cloud_lab import Lab, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ui"))
 from ui_client import Page
@@ -39,15 +41,7 @@ def test_a_run_of_another_machine(lab: Lab, tmp_path: Path) -> None:
     (other / "environments.yaml").write_bytes(
         (lab.folder / ".batchyard/environments.yaml").read_bytes()
     )
-    process = lab.start(
-        *("ui", "--no-browser", "--env", "lab", "--home", str(other)), output=subprocess.PIPE
-    )
-    with process:
-        assert process.stdout is not None
-        address = process.stdout.readline().decode().strip()
-        port = int(address.split(":")[2].partition("/")[0])
-        page = Page(ServerAt(port), address)  # type: ignore[arg-type]
-        page.sign_in()
+    with seen(lab, other) as page:
         with page.events("/api/runs") as events:
             rows = next(value["rows"] for _, value in events if run in value["order"])
             assert rows[run]["state"] == "ELSEWHERE"
@@ -66,5 +60,49 @@ def test_a_run_of_another_machine(lab: Lab, tmp_path: Path) -> None:
         assert log.body == b"line 1\n" and log.headers["x-log-size"] == "7"
         found = page.get("/api/log-search", run=run, step="work", index=1, attempt=1, text="LINE")
         assert found.json() == {"places": [0], "next": None}
+
+
+@contextmanager
+def seen(lab: Lab, home: Path) -> Iterator[Page]:
+    """The page of a real command."""
+    process = lab.start(
+        *("ui", "--no-browser", "--env", "lab", "--home", str(home)), output=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout is not None
+        address = process.stdout.readline().decode().strip()
+        port = int(address.split(":")[2].partition("/")[0])
+        page = Page(ServerAt(port), address)  # type: ignore[arg-type]
+        page.sign_in()
+        yield page
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+#: the endpoint has 8 vCPUs: `hold` has them all, until it is told to end
+STUCK = """\
+name: stuck
+image: x
+defaults: {memory: 4MiB}
+steps:
+  - {name: hold, cpus: 8, command: 'until [ -e "END" ]; do sleep 0.2; done'}
+  - {name: train, array: 3, command: echo trained}
+"""
+
+
+def test_the_doctor_says_why_children_wait(lab: Lab) -> None:
+    lab.write("pipeline.yaml", STUCK.replace("END", str(lab.folder / "end")))
+    run = lab.run("--detach")
+    until(
+        lambda: [step["state"] for step in lab.status(run)["steps"][:2]],
+        lambda now: now == ["RUNNING", "RUNNABLE"],
+    )
+    with seen(lab, lab.folder / ".batchyard") as page:
+        with page.events("/api/run", run=run) as events:
+            steps = (value.get("waiting_steps") for name, value in events if name == "run")
+            assert next(filter(None, steps)) == ["train"]
+        answer = page.get("/api/doctor", run=run, step="train")
+        assert answer.status == 200 and answer.text.startswith("job ")
+        assert page.get("/api/doctor", run=run, step="hold").status == 400
+        (lab.folder / "end").touch()
+        assert lab.ended(run) == "SUCCEEDED"

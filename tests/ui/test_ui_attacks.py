@@ -129,6 +129,8 @@ def test_no_parameter_reaches_a_path(page: Page, run_id: str, home: Path) -> Non
         "/api/run": ("run", "step"),
         "/api/child": ("run", "step", "index"),
         "/api/log": ("run", "step", "index", "attempt", "begin"),
+        "/api/charts": ("run",),
+        "/api/doctor": ("run", "step"),
         "/api/log-file": ("run", "step", "index", "attempt"),
         "/api/log-search": ("run", "step", "index", "attempt", "begin"),
     }

@@ -68,7 +68,9 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "progress": ("status", *PURE),
     "wait_reasons": ("engines", "batch.jobs", *PURE),
     "report": ("status", "engines", "batch", "cost", *PURE),
+    "diagnosis": ("doctor", "aws", "engines.base", *PURE),
     "ui": (
+        "diagnosis",
         *("report", "operations", "status", "progress", "wait_reasons", "command_texts", "runs"),
         "cost",
         *("engines.base", "batch.jobs"),

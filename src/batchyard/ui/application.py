@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchyard import operations, runs
+from batchyard import diagnosis, operations, runs
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import AttemptDetail, RunRecord
 from batchyard.errors import BatchyardError
@@ -67,6 +68,7 @@ class Application:
         self._readers = Registry(lambda run_id: RunReader(self._read_record(run_id)))
         self._logs = logs.OpenLogs()
         self._charts = Charts()
+        self._diagnosing = threading.Lock()
         self._routes: dict[tuple[str, str], Callable[[Request], Answer]] = {
             ("GET", "/"): self._index,
             ("GET", "/api/about"): self._about,
@@ -77,6 +79,7 @@ class Application:
             ("GET", "/api/log-search"): self._search_log,
             ("GET", "/api/log-file"): self._log_file,
             ("GET", "/api/charts"): self._draw_charts,
+            ("GET", "/api/doctor"): self._diagnose,
         }
         if settings.allows_actions:
             self._routes["GET", "/api/question"] = self._ask
@@ -183,6 +186,14 @@ class Application:
     def _draw_charts(self, request: Request) -> Answer:
         record = self._find_run(Parameters(request.parameters, "run"))
         return Answer(200, HTML, self._charts.draw(record))
+
+    def _diagnose(self, request: Request) -> Answer:
+        """Answer the doctor's report about children of a step that wait for a host."""
+        parameters = Parameters(request.parameters, "run", "step")
+        record = self._find_run(parameters)
+        step = parameters.step(record)
+        with self._diagnosing:  # one at a time: each sends requests to AWS
+            return text_answer(200, "\n".join(diagnosis.explain_wait(record, step)))
 
     # -- actions ---------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class RunReader(Broadcast):
         self._last: Overview | None = None
         self._document: dict[str, Any] | None = None
         self._waits: Sequence[str] = ()
+        #: Steps with children that wait for a host.
+        self._waiting_steps: Sequence[str] = ()
         self._waits_at_s = self._whole_read_at_s = float("-inf")
 
     def read_once(self) -> float | None:
@@ -95,17 +97,19 @@ class RunReader(Broadcast):
     def _make_document(self, engine: RunEngine, overview: Overview) -> dict[str, Any]:
         now_ms = int(self._clock() * 1000)
         if is_over(overview):
-            self._waits = ()
+            self._waits = self._waiting_steps = ()
         elif time.monotonic() - self._waits_at_s > _WAITS_S:
             self._waits_at_s = time.monotonic()
             self._waits = self._describe_waits(engine, overview, now_ms)
         notes = [engine.answer_source] if engine.answer_source else []
         document = self._model.document(overview, now_ms, notes, self._waits)
-        return {**document, "bill": self._bills.read(engine, is_over=is_over(overview))}
+        bill = self._bills.read(engine, is_over=is_over(overview))
+        return {**document, "bill": bill, "waiting_steps": list(self._waiting_steps)}
 
     def _describe_waits(self, engine: RunEngine, overview: Overview, now_ms: int) -> Sequence[str]:
         """Return what the run waits for, if nothing of it runs or children wait for a host."""
         waits = engine.waits(overview.jobs)
+        self._waiting_steps = sorted({wait.step for wait in waits or ()})
         runs_something = any(job.count(JobState.RUNNING) for job in overview.jobs)
         if runs_something and not waits:
             return ()

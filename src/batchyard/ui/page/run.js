@@ -68,6 +68,7 @@ export function showRun(view, about, run, wantedStep) {
     charts.update(document_);
     if (actions) actions.update(document_);
     parts.setNotes([...document_.notes, ...document_.waits]);
+    syncChildren(parts.doctor, document_.waiting_steps.map((step) => [step, step]), (step) => makeDiagnosis(run, step), () => {});
   }
 
   const onHash = () => {
@@ -92,6 +93,7 @@ function makeParts(run) {
     lead: el("p", { class: "lead" }, "Reading the run …"),
     facts: el("dl", { class: "facts" }),
     notes: el("ul", { class: "plain notes", role: "status", hidden: true }),
+    doctor: el("div", {}),
     graph: el("div", { class: "scroll", hidden: true, tabindex: "0", role: "region", "aria-label": "Graph of the steps" }),
     rows: el("tbody"),
     children: el("section"),
@@ -100,7 +102,7 @@ function makeParts(run) {
   const headings = ["Step", "State", "Done", "", "Running", "Waiting", "Failed", "Attempts", "Rate", "Left", "Took", "CPU time", "Peak memory"];
   parts.title = el("div", { class: "title" }, el("h1", {}, run), parts.badge);
   parts.nodes = [
-    parts.title, parts.lead, parts.facts, parts.notes,
+    parts.title, parts.lead, parts.facts, parts.notes, parts.doctor,
     el("section", {}, el("h2", {}, "Steps"), parts.graph,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of the steps" },
         el("table", { class: "steps" },
@@ -177,6 +179,23 @@ function updateStep(node, step) {
   setAttribute(node, "title", `a child has ${plural(asked.vcpus, "vCPU")}, ${memory(asked.memory_mib * 1024)}${asked.gpus ? `, ${plural(asked.gpus, "GPU")}` : ""}`);
   values.forEach((text, i) => setText(cells[4 + i], text));
   setAttribute(cells[6], "class", amount(6) ? "bad" : null);
+}
+
+/** Return a button that asks the doctor why children of a step wait, with room for the answer. */
+function makeDiagnosis(run, step) {
+  const answer = el("pre", { hidden: true, tabindex: "0", "aria-label": `Why ${step} waits`, role: "region" });
+  const button = el("button", { type: "button", onclick: async () => {
+    button.disabled = true;
+    answer.hidden = false;
+    answer.textContent = "Asking AWS …";
+    try {
+      answer.textContent = (await (await get("/api/doctor", { run, step })).text()).trimEnd();
+    } catch (error) {
+      answer.textContent = error.message;
+    }
+    button.disabled = false;
+  } }, `Ask the doctor why ${step} waits`);
+  return el("article", { class: "doctor" }, el("p", { class: "again" }, button), answer);
 }
 
 function mostInteresting(steps) {
