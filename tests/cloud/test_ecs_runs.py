@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from cloud_lab import Lab, add_cluster, calls, run_of, set_faults
+from cloud_lab import ENVIRONMENTS, Lab, add_cluster, calls, run_of, set_faults
 from emulator_endpoint import UNKIND, Endpoint
 
 PIPELINE = """\
@@ -127,3 +127,23 @@ def test_an_environment_without_a_cluster_is_refused(lab: Lab) -> None:
     lab.write("pipeline.yaml", RETRIED.replace("WORD", "any").replace("GPUS", "0"))
     done = lab("run", "pipeline.yaml", "--engine", "ecs", "--env", "lab", code=2)
     assert "environment 'lab' has no ECS cluster" in done.stderr
+
+
+def test_tasks_on_fargate_have_interfaces_of_their_own(lab: Lab) -> None:
+    ec2 = lab.patient("ec2")
+    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+    entry = (
+        "  fargate: {region: us-east-1, bucket: lab-runs, cluster: default, launch_type: FARGATE,"
+        f" subnets: [{subnet}]}}\n"
+    )
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS + entry)
+    flags = ("--engine", "ecs", "--env", "fargate", "--image", "busybox", "--memory", "1GiB")
+    done = lab("run", *flags, "--", "echo on $AWS_EXECUTION_ENV")
+    assert done.stdout == "on AWS_ECS_FARGATE\n"
+    (task,) = lab.tasks_of(run_of(done))
+    assert task["launchType"] == "FARGATE" and task["attachments"]
+    lab.write(
+        ".batchyard/environments.yaml", (ENVIRONMENTS + entry).replace("default", "none-such")
+    )
+    refused = lab("run", *flags, "--", "true", code=2)
+    assert "there is no ECS cluster none-such in us-east-1" in refused.stderr

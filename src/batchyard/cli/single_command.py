@@ -14,7 +14,6 @@ from batchyard.engines.base import (
     AttemptDetail,
     Backoff,
     JobDetail,
-    RunEngine,
     RunRecord,
 )
 from batchyard.engines.busy_service import PatientCaller
@@ -62,6 +61,8 @@ class _Output:
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
+        self._engine = record.open()
+        self._has_output = False
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="output", daemon=True)
 
@@ -74,28 +75,31 @@ class _Output:
         self._thread.join()
 
     def _follow(self) -> None:
-        engine = self._record.open()
         try:
-            backoff = Backoff(engine.log_polling)
+            backoff = Backoff(self._engine.log_polling)
             caller = PatientCaller(was_answered=True)
             count = 0
             while not self._is_over.wait(backoff.next_delay_s(count)):
-                count += caller.call(lambda: _write_new(engine))
-            caller.call(lambda: _write_new(engine))
+                count += caller.call(self._write_new)
+            caller.call(self._write_new)
         except BatchyardError as exc:
             _say(f"the output cannot be shown: {exc.message}")
         finally:
-            engine.close()
+            self._engine.close()
 
-
-def _write_new(engine: RunEngine) -> int:
-    """Write the new output; return the number of its chunks."""
-    count = 0
-    jobs = engine.describe(engine.job_ids)
-    for chunk in engine.log_reader.follow(jobs):
-        count += 1
-        # A reader that has gone must not end the run.
-        with suppress(OSError):
-            sys.stdout.buffer.write(chunk.data)
-            sys.stdout.buffer.flush()
-    return count
+    def _write_new(self) -> int:
+        """Write the new output; return the number of its chunks."""
+        if not self._has_output:
+            # A run that was opened before its jobs were submitted may not know them.
+            self._engine.close()
+            self._engine = self._record.open()
+        count = 0
+        jobs = self._engine.describe(self._engine.job_ids)
+        for chunk in self._engine.log_reader.follow(jobs):
+            count += 1
+            self._has_output = True
+            # A reader that has gone must not end the run.
+            with suppress(OSError):
+                sys.stdout.buffer.write(chunk.data)
+                sys.stdout.buffer.flush()
+        return count

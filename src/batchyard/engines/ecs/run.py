@@ -42,6 +42,9 @@ from batchyard.errors import BatchyardError, InputError
 from batchyard.plan import Plan, PlannedJob
 from batchyard.worker.leases import Owner
 
+#: Key of the store: whether everything that the tasks need is in S3.
+_STAGED = "staged"
+
 
 class EcsRun(ScheduledRun):
     """A run on an ECS cluster, executed by a process of this machine. See RunEngine."""
@@ -91,6 +94,8 @@ class EcsRun(ScheduledRun):
 
     def _stage(self, say: Say) -> None:
         """Upload what the tasks need; what is there already is not repeated."""
+        if self._store.value(_STAGED) is not None:
+            return
         plan = self.load_lists()
         self.inputs.store(plan, say)
         if self.skipped_commands:
@@ -100,6 +105,7 @@ class EcsRun(ScheduledRun):
         )
         for job in plan.jobs:
             self._find_definition(job)
+        self._store.commit(values=[(_STAGED, "yes")])
 
     def _find_definition(self, job: PlannedJob) -> str:
         """Return the ARN of the step's task definition, which is registered if it is new."""
@@ -127,6 +133,13 @@ class EcsRun(ScheduledRun):
         )
         try:
             Execution(self._record, self._store, site, self._clock).run(watcher, last_request)
+        except BatchyardError:
+            run_id = self._record.run_id
+            watcher.note(
+                f"the tasks of the run go on: `batchyard resume {run_id}` continues it, "
+                f"`batchyard stop {run_id}` ends it"
+            )
+            raise
         finally:
             site.close()
         if not only_stops:
