@@ -72,6 +72,15 @@ def test_files_that_commands_read_are_in_the_wheel(
     assert execute(tmp_path, str(bin_folder / "batchyard"), *command)
 
 
+def test_the_page_of_runs_is_in_the_wheel(bin_folder: Path, tmp_path: Path) -> None:
+    script = "from batchyard.ui.page_files import load_page_files; print(*load_page_files())"
+    listed = execute(tmp_path, str(bin_folder / "python"), "-c", script).split()
+    page = REPOSITORY / "src/batchyard/ui/page"
+    assert sorted(listed) == sorted(
+        [f"/page/{path.name}" for path in page.iterdir()] + ["/page/report.css"]
+    )
+
+
 def test_the_worker_starts_and_says_what_it_needs(bin_folder: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [str(bin_folder / "batchyard-worker")],

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
+from typing import Any
 
 from large_runs import make_large_run
+from ui_client import serve
 
+from batchyard import operations
+from batchyard import plan as planning
 from batchyard.batch.jobs import JobState, Resources
-from batchyard.engines.base import AttemptDetail, LogChunk
+from batchyard.engines.base import AttemptDetail, LogChunk, RunRequest
 from batchyard.engines.log_spool import LogSpool
-from batchyard.pipeline import Step
+from batchyard.engines.memory import HOLD, MemoryEngine, Result
+from batchyard.pipeline import Pipeline, Step
 from batchyard.plan import PlannedJob
 from batchyard.progress import Work, count_work, measure_pace
 from batchyard.status import StepStatus
@@ -119,3 +125,40 @@ def test_the_pace_of_a_step() -> None:
     assert work == Work(25, 100, 5, False)
     pace = measure_pace(step, work, 20_000)
     assert pace is not None and (pace.per_s, pace.left_s) == (2.5, 30.0)
+
+
+def test_a_list_of_runs_with_one_that_cannot_be_read(tmp_path: Path) -> None:
+    home = tmp_path / ".batchyard"
+    with serve(home) as page:
+        with page.events("/api/runs") as events:
+            assert next(events) == ("runs", {"order": [], "rows": {}})
+        good = make_large_run(home, 10)
+        broken = home / "runs/broken-20250101-abcdef"
+        broken.mkdir()
+        (broken / "run.json").write_text("{")
+        with page.events("/api/runs") as events:
+            rows: dict[str, Any] = {}
+            while set(rows) != {good.run_id, broken.name}:
+                rows |= next(events)[1]["rows"]
+        assert rows[broken.name]["state"] == "UNREADABLE"
+        assert "run.json" in rows[broken.name]["trouble"]
+        assert (rows[good.run_id]["state"], rows[good.run_id]["children"]) == ("SUCCEEDED", 12)
+        reply = page.get("/api/run", run=broken.name)
+        assert reply.status == 503 and "cannot be read" in reply.text
+
+
+def test_a_run_of_any_engine(tmp_path: Path) -> None:
+    """The engine in memory holds a child, so that it can be seen running, and then ends it."""
+    engine = MemoryEngine({"a:1": HOLD})
+    pipeline = Pipeline("any", (Step("a", command="x", array=3),))
+    request = RunRequest(planning.make(pipeline), pipeline, tmp_path)
+    record, _ = operations.begin(engine, request)
+    operations.start(record)
+    reader = RunReader(record)
+    assert reader.read_once() is not None
+    states = [reader._model.tables["a"].state_of(position) for position in range(3)]
+    assert states == [ChildState.SUCCEEDED, ChildState.RUNNING, ChildState.SUCCEEDED]
+    engine.release(record.run_id, "a", 1, Result(exit_code=9, output=b"bad"))
+    assert reader.read_once() is None
+    document = json.loads(reader.snapshot([RUN])[0].partition(b"data: ")[2])
+    assert document["state"] == "FAILED" and document["failures"][0]["reason"] == "exit code 9"
