@@ -147,3 +147,9 @@ def test_tasks_on_fargate_have_interfaces_of_their_own(lab: Lab) -> None:
     )
     refused = lab("run", *flags, "--", "true", code=2)
     assert "there is no ECS cluster none-such in us-east-1" in refused.stderr
+
+
+def test_the_cost_of_a_run_on_a_cluster_is_not_called_nothing(lab: Lab) -> None:
+    lab("run", "--engine", "ecs", "--env", "tasks", "--image", "busybox", "--", "sleep 1")
+    shown = lab("cost", "last").stdout
+    assert "alone, this run would have cost" in shown and "nothing" not in shown.splitlines()[0]

@@ -53,7 +53,10 @@ def command(run: str, env: str | None, home: str | None, as_json: bool) -> None:
 def _print_assumed(cost: RunCost) -> None:
     from batchyard.cost.run_cost import NOT_COUNTED
 
-    click.echo("this run has cost nothing; on EC2 it would have cost:")
+    first = "this run has cost nothing; on EC2 it would have cost:"
+    if not cost.is_free:
+        first = "the hosts of the cluster have other users, too; alone, this run would have cost:"
+    click.echo(first)
     rows = [_to_row(step) for step in cost.steps]
     totals = [
         render_bill.show_dollars(cost.total_usd(is_spot=is_spot)) for is_spot in (False, True)

@@ -6,7 +6,7 @@ This is no bill (``run_bill``): an instance that waits or boots is not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from batchyard import ec2_types
@@ -79,6 +79,8 @@ class RunCost:
     steps: tuple[StepPrice, ...]
     #: sentences about where the prices come from
     sources: tuple[str, ...]
+    #: whether the hosts cost nothing; else they belong to a cluster, and their cost is not known
+    is_free: bool = True
 
     def total_usd(self, *, is_spot: bool) -> float | None:
         """Return what all attempts cost; None if the price of a step is not known."""
@@ -104,9 +106,11 @@ def cost_of_run(record: RunRecord, prices: market.Market) -> RunCost:
     engine = record.open()
     try:
         uses = measure_uses(record.plan.jobs, engine.attempts(engine.job_ids), engine.commands())
+        is_free = engine.setup().environment is None
     finally:
         engine.close()
-    return price_uses(record.run_id, uses, lambda requested: market.price_types(requested, prices))
+    cost = price_uses(record.run_id, uses, lambda requested: market.price_types(requested, prices))
+    return replace(cost, is_free=is_free)
 
 
 def measure_uses(

@@ -253,7 +253,7 @@ class ScheduledRun:
         return None
 
     def record_usage(self, overview: Overview) -> None:
-        """Do nothing: the hosts cost nothing."""
+        """Do nothing: the hosts cost nothing, or others use them, too."""
 
     def store_prices(self, prices: Mapping[str, Any]) -> None:
         """Do nothing: there are no prices."""
