@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -196,6 +197,30 @@ def test_what_a_run_has_written_is_text(yard: Yard) -> None:
     assert yard.browser.run("document.querySelector('pre.log span.f1').textContent") == "red"
     assert yard.browser.run("document.querySelectorAll('pre script, pre img').length") == 0
     assert "\x1b" not in yard.text("pre.log")
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("plain", [["plain", ""]]),
+        ("\x1b[1;31mred\x1b[0m no", [["red", "b f1"], [" no", ""]]),
+        ("\x1b[91;44mx\x1b[39my", [["x", "f9 g4"], ["y", "g4"]]),
+        ("\x1b[38;5;9mx\x1b[38;5;196my", [["x", "f9"], ["y", "rgb(255, 0, 0)"]]),
+        ("\x1b[38;2;1;2;3mx\x1b[mz", [["x", "rgb(1, 2, 3)"], ["z", ""]]),
+        # A title, a link, cursor moves, a bell and a broken escape do nothing.
+        ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b", [["a", ""], ["b", ""]]),
+        ("\x1b[2J\x1b[1;1Ha\x07\x1b[?25lb\x1b", [["a", ""], ["b", ""]]),
+        ("10 %\r20 %\rdone\r\nnext", [["done\nnext", ""]]),
+        ("\x1b[38;5;999mx", [["x", ""]]),
+        ("\x1b[31m<b>&amp;</b>", [["<b>&amp;</b>", "f1"]]),
+    ],
+)
+def test_escape_codes(yard: Yard, written: str, shown: list[list[str]]) -> None:
+    nodes = yard.browser.run(
+        f"import('/page/ansi.js').then(m => m.readAnsi({json.dumps(written)}).map("
+        "node => [node.textContent, node.className || (node.style ? node.style.color : '') || '']))"
+    )
+    assert nodes == shown
 
 
 def test_a_large_log(yard: Yard) -> None:

@@ -47,3 +47,22 @@ class BillReader:
             "is_final": cost.is_final,
             "is_known": not cost.unknown,
         }
+
+
+def read_stored_usd(record: RunRecord) -> float | None:
+    """Return the dollars that a run has cost, as far as this machine has recorded it.
+
+    Sends no request. None for a run that costs nothing, or of which nothing is recorded.
+    """
+    engine = record.open()
+    try:
+        if engine.usage(asks=False) is None:
+            return None
+        from batchyard.cost.run_bill import bill_so_far
+
+        cost = bill_so_far(record, engine, asks=False)
+    except BatchyardError:
+        return None  # the state of a run matters more than its cost
+    finally:
+        engine.close()
+    return None if cost is None else cost.bill.paid_usd

@@ -11,6 +11,7 @@ from batchyard import progress, runs, status
 from batchyard.engines.base import Backoff, RunRecord, RunState
 from batchyard.errors import BatchyardError
 from batchyard.folder import RunFolder, runs_in
+from batchyard.ui import bills
 from batchyard.ui.streams import MIN_PAUSE_S, Broadcast, format_event
 
 RUNS = "runs"
@@ -139,4 +140,5 @@ def _to_row(record: RunRecord, run_status: status.RunStatus) -> dict[str, Any]:
         "running": sum(step.running for step in run_status.steps),
         "work": [work.done, work.total, work.failed],
         "in_commands": work.is_in_commands,
+        "paid_usd": bills.read_stored_usd(record),
     }

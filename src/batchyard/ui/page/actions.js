@@ -5,11 +5,17 @@ import { getJson } from "./live.js";
 
 export function makeActions(run) {
   const buttons = ["stop", "retry", "resume"].map((action) =>
-    el("button", { type: "button", onclick: () => ask(run, action) }, action[0].toUpperCase() + action.slice(1)));
+    el(
+      "button",
+      { type: "button", onclick: () => ask(run, action) },
+      action[0].toUpperCase() + action.slice(1),
+    ),
+  );
   return {
     node: el("span", { class: "actions" }, ...buttons),
     update(document) {
-      const isOver = document.state !== "RUNNING", isInterrupted = Boolean(document.interruption);
+      const isOver = document.state !== "RUNNING",
+        isInterrupted = Boolean(document.interruption);
       buttons[0].hidden = isOver;
       buttons[1].hidden = !isOver || document.state === "SUCCEEDED";
       buttons[2].hidden = !isInterrupted;
@@ -18,9 +24,19 @@ export function makeActions(run) {
 }
 
 async function ask(run, action) {
-  const words = el("p", {}, "…"), go = el("button", { type: "button", disabled: true }, `Yes, ${action}`);
-  const dialog = el("dialog", { "aria-label": `${action} ${run}`, onclose: () => dialog.remove() }, words,
-    el("p", { class: "tools" }, go, el("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "No")));
+  const words = el("p", {}, "…"),
+    go = el("button", { type: "button", disabled: true }, `Yes, ${action}`);
+  const dialog = el(
+    "dialog",
+    { "aria-label": `${action} ${run}`, onclose: () => dialog.remove() },
+    words,
+    el(
+      "p",
+      { class: "tools" },
+      go,
+      el("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "No"),
+    ),
+  );
   document.body.append(dialog);
   dialog.showModal();
   go.addEventListener("click", async () => {
@@ -43,7 +59,9 @@ async function ask(run, action) {
 
 async function post(parameters) {
   const answer = await fetch("/api/act", {
-    method: "POST", body: new URLSearchParams(parameters), headers: { "X-Batchyard-Action": "1" },
+    method: "POST",
+    body: new URLSearchParams(parameters),
+    headers: { "X-Batchyard-Action": "1" },
   });
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.json();

@@ -27,17 +27,23 @@ export class Charts {
   // A document that the browser has parsed is not markup in a text, which the page forbids itself.
   load() {
     if (this.request) this.request.abort();
-    const request = this.request = new XMLHttpRequest();
+    const request = (this.request = new XMLHttpRequest());
     request.open("GET", `/api/charts?run=${encodeURIComponent(this.run)}`);
     request.responseType = "document";
     request.onload = () => {
-      if (request.status !== 200 || !request.responseXML) { setText(this.note, "The charts could not be drawn."); return; }
+      if (request.status !== 200 || !request.responseXML) {
+        setText(this.note, "The charts could not be drawn.");
+        return;
+      }
       const nodes = [...request.responseXML.querySelectorAll("body > svg, main > *")];
       this.place.replaceChildren(...nodes.map((node) => document.importNode(node, true)));
       for (const region of this.place.querySelectorAll(".scroll")) {
         region.tabIndex = 0;
         region.setAttribute("role", "region");
-        region.setAttribute("aria-label", `Chart: ${region.closest("section").querySelector("h2").textContent}`);
+        region.setAttribute(
+          "aria-label",
+          `Chart: ${region.closest("section").querySelector("h2").textContent}`,
+        );
       }
       setText(this.note, "");
     };
@@ -45,5 +51,7 @@ export class Charts {
     request.send();
   }
 
-  close() { if (this.request) this.request.abort(); }
+  close() {
+    if (this.request) this.request.abort();
+  }
 }

@@ -28,7 +28,8 @@ export class Children {
     } else {
       const positions = decodeNumbers(event.positions);
       positions.forEach((position, i) =>
-        this.bytes.set(records.subarray(i * RECORD, (i + 1) * RECORD), position * RECORD));
+        this.bytes.set(records.subarray(i * RECORD, (i + 1) * RECORD), position * RECORD),
+      );
     }
     this.view = new DataView(this.bytes.buffer);
   }
@@ -39,16 +40,28 @@ export class Children {
   }
 
   /** Number of the child in its step: a retry has only some children. */
-  index(position) { return this.indices ? this.indices[position] : position; }
+  index(position) {
+    return this.indices ? this.indices[position] : position;
+  }
 
   positionOf(index) {
     const position = this.indices ? this.positions.get(index) : index;
     return position !== undefined && position >= 0 && position < this.size ? position : null;
   }
 
-  state(position) { return this.bytes[position * RECORD]; }
-  attempts(position) { return this.bytes[position * RECORD + 1]; }
-  exitCode(position) { return this.view.getInt16(position * RECORD + 2, true); }
-  seconds(position) { return this.view.getFloat32(position * RECORD + 4, true); }
-  memory(position) { return this.view.getUint32(position * RECORD + 8, true); }
+  state(position) {
+    return this.bytes[position * RECORD];
+  }
+  attempts(position) {
+    return this.bytes[position * RECORD + 1];
+  }
+  exitCode(position) {
+    return this.view.getInt16(position * RECORD + 2, true);
+  }
+  seconds(position) {
+    return this.view.getFloat32(position * RECORD + 4, true);
+  }
+  memory(position) {
+    return this.view.getUint32(position * RECORD + 8, true);
+  }
 }

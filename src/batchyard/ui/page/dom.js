@@ -1,4 +1,4 @@
-// Elements made from values. Texts are always text nodes: nothing that a run has written becomes markup.
+// Elements made from values. Texts are text nodes: what a run has written is never markup.
 
 /** Return an element. `attributes`: on* are listeners, true is an empty attribute, null none. */
 export function el(name, attributes = {}, ...children) {
@@ -30,7 +30,7 @@ export function setAttribute(node, name, value) {
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, String(value));
 }
 
-/** Make the children of a node those of a list of [key, value]; `make` and `update` get the value. */
+/** Make a child of each [key, value], and keep it; `make` and `update` get the value. */
 export function syncChildren(parent, entries, make, update) {
   const known = parent.keyedChildren ?? (parent.keyedChildren = new Map());
   const wanted = new Set(entries.map(([key]) => key));
@@ -52,7 +52,11 @@ export function syncChildren(parent, entries, make, update) {
 
 /** Return a button that copies a command, beside the command. */
 export function commandLine(text) {
-  const button = el("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}` }, "Copy");
+  const button = el(
+    "button",
+    { type: "button", class: "copy", "aria-label": `Copy: ${text}` },
+    "Copy",
+  );
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(text);

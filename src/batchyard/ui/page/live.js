@@ -2,7 +2,8 @@
 
 const sign = document.getElementById("connection");
 const RETRY_MS = 2000;
-export const NO_SERVER = "The server does not answer. Trying again every 2 seconds: is `batchyard ui` running?";
+export const NO_SERVER =
+  "The server does not answer. Trying again every 2 seconds: is `batchyard ui` running?";
 
 export function sayConnection(text, tone = "") {
   if (sign.textContent !== text) sign.textContent = text;
@@ -11,10 +12,12 @@ export function sayConnection(text, tone = "") {
 
 /**
  * Follow a stream until the returned function is called. A tab that is not visible has no stream:
- * browsers allow only six connections to a server. When it is visible again, it gets the whole state.
+ * browsers allow only six connections to a server. Visible again, it gets the whole state.
  */
 export function follow(address, listeners) {
-  let source = null, timer = null, isOver = false;
+  let source = null,
+    timer = null,
+    isOver = false;
   function open() {
     clearTimeout(timer);
     if (isOver || source || document.hidden) return;
@@ -53,7 +56,8 @@ async function explainRefusal(address) {
   try {
     const answer = await fetch(address, { signal: stop.signal });
     if (answer.ok) return "The connection was lost. Trying again.";
-    if (answer.status === 403) return "The server was started anew: open the address that `batchyard ui` has printed.";
+    if (answer.status === 403)
+      return "The server was started anew: open the address that `batchyard ui` has printed.";
     return (await answer.text()).trim();
   } catch {
     return NO_SERVER;
@@ -70,4 +74,5 @@ export async function get(path, parameters = {}, options = {}) {
   return answer;
 }
 
-export const getJson = async (path, parameters, options) => (await get(path, parameters, options)).json();
+export const getJson = async (path, parameters, options) =>
+  (await get(path, parameters, options)).json();

@@ -17,11 +17,17 @@ if (location.search) history.replaceState(null, "", `/${location.hash}`);
 export const address = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
 
 function setTrail(...links) {
-  trail.replaceChildren(...links.flatMap(([text, target]) => [" / ", target ? el("a", { href: target }, text) : text]));
+  trail.replaceChildren(
+    ...links.flatMap(([text, target]) => [" / ", target ? el("a", { href: target }, text) : text]),
+  );
 }
 
 function route(about) {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  const parts = location.hash
+    .replace(/^#\/?/, "")
+    .split("/")
+    .filter(Boolean)
+    .map(decodeURIComponent);
   if (leave) leave();
   view.replaceChildren();
   const [kind, ...rest] = parts;
