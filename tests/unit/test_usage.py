@@ -8,7 +8,7 @@ from typing import Any
 
 from batchyard.batch.jobs import Resources
 from batchyard.engines import usage as values
-from batchyard.engines.aws.usage_records import read_uses
+from batchyard.engines.aws.from_aws import read_uses
 from batchyard.engines.ec2_hosts import cluster_of, read_container_instance, read_instance
 from batchyard.engines.usage import LINGER_S, HostUse, PaidHost, Usage, merge, paid_until_s
 

@@ -206,6 +206,19 @@ def test_commands_that_succeeded_in_a_failed_attempt_are_kept(tmp_path: Path) ->
     }
 
 
+def test_what_a_user_may_not_ask_is_said_and_asked_again_by_others(tmp_path: Path) -> None:
+    account = Account(10)
+    account.now_s = account.end_s + 5000
+    account.has_forgotten = True
+    account.refusals = {"hosts of children: access denied": None}
+    usage = recorder(account, tmp_path).refresh(account.overview())
+    assert not usage.is_final and "hosts of children: access denied" in usage.unknown
+    account.refusals, account.has_forgotten = {}, False
+    usage = recorder(account, tmp_path).refresh(account.overview())
+    assert usage.is_final and {host.type for host in usage.hosts} == {"m5.4xlarge"}
+    assert not usage.unknown
+
+
 def test_a_look_while_the_run_goes_on_has_the_children_that_run(tmp_path: Path) -> None:
     account = Account(100)
     account.now_s = 1001.0

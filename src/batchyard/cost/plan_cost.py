@@ -21,6 +21,8 @@ from batchyard.plan import Plan, PlannedJob
 _GUESS_FACTOR = 2
 #: A queue may start any of its types. With more types than this, the cheapest is taken.
 _FEW_TYPES = 6
+#: Types of a queue that are priced: each takes a call, and a run is about to begin.
+_MAX_TYPES = 8
 _HOUR_S = 3600
 
 
@@ -229,7 +231,7 @@ class _OfferFinder:
             by_name = {offer.type.name: offer for offer in offers.offers}
             return StepOffers(by_name, dict.fromkeys(by_name), offers.sources)
         counts = select_queue_types(needed, choices)
-        offers = market.find_offers(list(counts), self._prices, datetime.now(UTC))
+        offers = market.find_offers(list(counts), self._prices, datetime.now(UTC), _MAX_TYPES)
         by_name = {offer.type.name: offer for offer in offers.offers}
         numbers = {listed.name: count for listed, count in counts.items()}
         return StepOffers(by_name, numbers, offers.sources, are_of_queue=True)

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from batchyard.batch.jobs import JobState
+from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import AttemptDetail, CommandCounts, JobDetail, Overview, RunState
+from batchyard.engines.ec2_hosts import lost_instance
+from batchyard.engines.usage import HostUse
 from batchyard.plan import PlannedJob
 
 #: Prefix of the id of a part that has not been submitted.
@@ -283,3 +285,47 @@ def _first_start_ms(job: Mapping[str, Any]) -> int | None:
     if job.get("startedAt"):
         starts.append(job["startedAt"])
     return min(starts, default=None)
+
+
+# -- attempts on hosts --
+
+
+def read_uses(
+    step: str, index: int, job: Mapping[str, Any]
+) -> tuple[list[tuple[HostUse, str]], int]:
+    """Return the attempts of a child on hosts, and the number of those on Fargate.
+
+    The host of a use is the ARN of its container instance. Beside it is the id of the EC2 instance
+    where the attempt ended with its host, else an empty text.
+    """
+    state = JobState(job["status"])
+    requested = _read_requested(job)
+    ended = job.get("attempts", ())
+    uses: list[tuple[HostUse, str]] = []
+    fargate_count = 0
+    for number, attempt in enumerate(ended, 1):
+        arn = attempt.get("container", {}).get("containerInstanceArn", "")
+        if not attempt.get("startedAt"):
+            continue  # it never started: its time is idle time of the host
+        if not arn:
+            fargate_count += 1
+            continue
+        is_last = number == len(ended) and state.is_terminal
+        counts = is_last and state is JobState.SUCCEEDED
+        reason = str(attempt.get("statusReason", "")) or str(job.get("statusReason", ""))
+        use = HostUse(
+            *(arn, step, index, number, attempt["startedAt"] / 1000, attempt["stoppedAt"] / 1000),
+            *(requested, counts),
+        )
+        uses.append((use, "" if counts else lost_instance(reason)))
+    arn = job.get("container", {}).get("containerInstanceArn", "")
+    if state is JobState.RUNNING and arn and job.get("startedAt"):
+        started_s = job["startedAt"] / 1000
+        uses.append((HostUse(arn, step, index, len(ended) + 1, started_s, None, requested), ""))
+    return uses, fargate_count
+
+
+def _read_requested(job: Mapping[str, Any]) -> Resources:
+    requirements = job.get("container", {}).get("resourceRequirements", ())
+    amounts = {entry["type"]: int(float(entry["value"])) for entry in requirements}
+    return Resources(amounts.get("VCPU", 1), amounts.get("MEMORY", 0), amounts.get("GPU", 0))

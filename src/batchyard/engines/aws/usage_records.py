@@ -15,7 +15,7 @@ from typing import Any
 
 from batchyard import s3_layout
 from batchyard.aws.batch import Batch
-from batchyard.batch.jobs import JobState, Resources, StatusReason
+from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.batch.limits import MAX_DESCRIBED_JOBS
 from batchyard.engines import usage as values
 from batchyard.engines.aws import from_aws
@@ -26,7 +26,7 @@ from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.base import CommandDetail, JobDetail, Overview, RunState
-from batchyard.engines.ec2_hosts import HostFinder, lost_instance
+from batchyard.engines.ec2_hosts import HostFinder
 from batchyard.engines.usage import HostUse, PaidHost, Usage
 from batchyard.errors import BatchyardError
 from batchyard.plan import Plan, to_ranges
@@ -225,7 +225,7 @@ class UsageRecords:
         else:
             self._running.add((job_id, number))
         index = from_aws.index_of(part, self._plan.job(part.step), job["jobId"])
-        uses, attempts_on_fargate = read_uses(part.step, index, job)
+        uses, attempts_on_fargate = from_aws.read_uses(part.step, index, job)
         self._fargate_count += attempts_on_fargate
         for use, instance_id in uses:
             if instance_id:
@@ -268,7 +268,13 @@ class UsageRecords:
     def _look_at_hosts(self, overview: Overview) -> None:
         now_s = self._clock()
         self._find_new_hosts()
-        hosts = {host.id: host for host in self._usage.hosts}
+        used_ids = {use.host for use in self._usage.uses}
+        hosts = {
+            host.id: host
+            for host in self._usage.hosts
+            # A container instance whose host was found later is a host no more.
+            if host.id in used_ids or not host.id.startswith("arn:")
+        }
         open_hosts = [host for host in hosts.values() if _may_change(host)]
         updated = self._finder.update(open_hosts, now_s) if open_hosts else {}
         for host_id, host in updated.items():
@@ -286,7 +292,8 @@ class UsageRecords:
             self._usage,
             hosts=tuple(hosts.values()),
             seen_s=now_s,
-            is_final=is_complete and not lingers,
+            # Someone with more rights may find out more.
+            is_final=is_complete and not lingers and not self._finder.refusals,
             unknown=tuple(self._list_unknown(hosts.values(), is_over)),
         )
 
@@ -375,44 +382,3 @@ class UsageRecords:
 def _may_change(host: PaidHost) -> bool:
     """Return whether EC2 may know more about a host than is recorded."""
     return not host.id.startswith("arn:") and (host.ended_s is None or not host.launched_s)
-
-
-def read_uses(
-    step: str, index: int, job: Mapping[str, Any]
-) -> tuple[list[tuple[HostUse, str]], int]:
-    """Return the attempts of a child on hosts, and the number of those on Fargate.
-
-    The host of a use is the ARN of its container instance. Beside it is the id of the EC2 instance
-    where the attempt ended with its host, else an empty text.
-    """
-    state = JobState(job["status"])
-    requested = _read_requested(job)
-    ended = job.get("attempts", ())
-    uses: list[tuple[HostUse, str]] = []
-    fargate_count = 0
-    for number, attempt in enumerate(ended, 1):
-        arn = attempt.get("container", {}).get("containerInstanceArn", "")
-        if not attempt.get("startedAt"):
-            continue  # it never started: its time is idle time of the host
-        if not arn:
-            fargate_count += 1
-            continue
-        is_last = number == len(ended) and state.is_terminal
-        counts = is_last and state is JobState.SUCCEEDED
-        reason = str(attempt.get("statusReason", "")) or str(job.get("statusReason", ""))
-        use = HostUse(
-            *(arn, step, index, number, attempt["startedAt"] / 1000, attempt["stoppedAt"] / 1000),
-            *(requested, counts),
-        )
-        uses.append((use, "" if counts else lost_instance(reason)))
-    arn = job.get("container", {}).get("containerInstanceArn", "")
-    if state is JobState.RUNNING and arn and job.get("startedAt"):
-        started_s = job["startedAt"] / 1000
-        uses.append((HostUse(arn, step, index, len(ended) + 1, started_s, None, requested), ""))
-    return uses, fargate_count
-
-
-def _read_requested(job: Mapping[str, Any]) -> Resources:
-    requirements = job.get("container", {}).get("resourceRequirements", ())
-    amounts = {entry["type"]: int(float(entry["value"])) for entry in requirements}
-    return Resources(amounts.get("VCPU", 1), amounts.get("MEMORY", 0), amounts.get("GPU", 0))
