@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from batchyard.aws.ec2 import Ec2
 from batchyard.aws.ecs import MAX_HOSTS, Ecs
 from batchyard.aws.session import AccessDeniedError, AwsRefusedError, AwsSession
 from batchyard.batch.jobs import Resources
-from batchyard.engines.usage import PaidHost
+from batchyard.engines.usage import PaidHost, Usage, group_uses, paid_until_s
 
 _ENDED = ("shutting-down", "terminated", "stopping", "stopped")
 #: code of EC2's reason for an instance that it has interrupted
@@ -25,6 +25,56 @@ _SPOT_END = "Server.SpotInstanceTermination"
 _TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 #: statusReason of a job of AWS Batch whose host has ended
 _LOST_HOST = re.compile(r"Host EC2 \(instance (i-[0-9a-f]+)\) terminated")
+
+
+class Hosts(Protocol):
+    """Where hosts are looked up."""
+
+    #: sentences about calls that the user may not make
+    refusals: dict[str, None]
+
+    def find(self, arns: Iterable[str]) -> dict[str, PaidHost]:
+        """Return ARN of a container instance -> its host, of those that ECS knows."""
+
+    def update(self, hosts: Sequence[PaidHost], now_s: float) -> dict[str, PaidHost]:
+        """Return id -> the host as EC2 shows it now. Hosts that EC2 has forgotten are left out."""
+
+
+def update_hosts(usage: Usage, finder: Hosts, now_s: float, *, is_complete: bool) -> Usage:
+    """Return the usage with its hosts as EC2 shows them now.
+
+    ``is_complete``: whether all attempts of the run are part of it. Then it is final as soon as
+    the run pays for no host any more, and everything could be asked.
+    """
+    by_host = group_uses(usage.uses)
+    hosts = {
+        host.id: host
+        for host in usage.hosts
+        # A container instance whose host was found later is a host no more.
+        if host.id in by_host or not host.id.startswith("arn:")
+    }
+    open_hosts = [host for host in hosts.values() if _may_change(host)]
+    updated = finder.update(open_hosts, now_s) if open_hosts else {}
+    for host_id, host in updated.items():
+        hosts[host_id] = replace(host, ended_s=host.ended_s or hosts[host_id].ended_s)
+    lingers = any(
+        host.ended_s is None
+        and host.id in updated
+        and paid_until_s(host, by_host.get(host.id, ()), now_s) >= now_s
+        for host in hosts.values()
+    )
+    return replace(
+        usage,
+        hosts=tuple(hosts.values()),
+        seen_s=now_s,
+        # Someone with more rights may find out more.
+        is_final=is_complete and not lingers and not finder.refusals,
+    )
+
+
+def _may_change(host: PaidHost) -> bool:
+    """Return whether EC2 may know more about a host than is recorded."""
+    return not host.id.startswith("arn:") and (host.ended_s is None or not host.launched_s)
 
 
 class HostFinder:

@@ -26,7 +26,7 @@ from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.base import CommandDetail, JobDetail, Overview, RunState
-from batchyard.engines.ec2_hosts import HostFinder
+from batchyard.engines.ec2_hosts import Hosts, update_hosts
 from batchyard.engines.usage import HostUse, PaidHost, Usage
 from batchyard.errors import BatchyardError
 from batchyard.plan import Plan, to_ranges
@@ -46,7 +46,7 @@ class UsageRecords:
         self,
         plan: Plan,
         batch: Batch,
-        finder: HostFinder,
+        finder: Hosts,
         files: RunFiles,
         list_parts: Callable[[], list[tuple[Part, str]]],
         list_commands: Callable[[str], Iterable[CommandDetail]],
@@ -266,36 +266,15 @@ class UsageRecords:
     # -- hosts -------------------------------------------------------------------------------------
 
     def _look_at_hosts(self, overview: Overview) -> None:
-        now_s = self._clock()
         self._find_new_hosts()
-        used_ids = {use.host for use in self._usage.uses}
-        hosts = {
-            host.id: host
-            for host in self._usage.hosts
-            # A container instance whose host was found later is a host no more.
-            if host.id in used_ids or not host.id.startswith("arn:")
-        }
-        open_hosts = [host for host in hosts.values() if _may_change(host)]
-        updated = self._finder.update(open_hosts, now_s) if open_hosts else {}
-        for host_id, host in updated.items():
-            hosts[host_id] = replace(host, ended_s=host.ended_s or hosts[host_id].ended_s)
         is_over = overview.state is not RunState.RUNNING
-        is_complete = is_over and not self._choose(overview.jobs)
-        by_host = values.group_uses(self._usage.uses)
-        lingers = any(
-            host.ended_s is None
-            and host.id in updated
-            and values.paid_until_s(host, by_host.get(host.id, ()), now_s) >= now_s
-            for host in hosts.values()
-        )
-        self._usage = replace(
+        usage = update_hosts(
             self._usage,
-            hosts=tuple(hosts.values()),
-            seen_s=now_s,
-            # Someone with more rights may find out more.
-            is_final=is_complete and not lingers and not self._finder.refusals,
-            unknown=tuple(self._list_unknown(hosts.values(), is_over)),
+            self._finder,
+            self._clock(),
+            is_complete=is_over and not self._choose(overview.jobs),
         )
+        self._usage = replace(usage, unknown=tuple(self._list_unknown(usage.hosts)))
 
     def _find_new_hosts(self) -> None:
         """Find the hosts of uses that name a container instance."""
@@ -330,7 +309,7 @@ class UsageRecords:
                 arns.remove(use.host)
                 yield use.host, PaidHost(**record["host"])
 
-    def _list_unknown(self, hosts: Iterable[PaidHost], is_over: bool) -> Iterator[str]:
+    def _list_unknown(self, hosts: Iterable[PaidHost]) -> Iterator[str]:
         yield from self._finder.refusals
         if self._forgotten_count:
             children = pluralize(self._forgotten_count, "child", "children")
@@ -377,8 +356,3 @@ class UsageRecords:
         # A user who may only read asks each time.
         with suppress(BatchyardError):
             self._files.write(USAGE, document)
-
-
-def _may_change(host: PaidHost) -> bool:
-    """Return whether EC2 may know more about a host than is recorded."""
-    return not host.id.startswith("arn:") and (host.ended_s is None or not host.launched_s)
