@@ -75,10 +75,14 @@ exit 0
 
 QUEUES = ("cpu", "gpu", "cpu-on-demand", "gpu-on-demand", "team-cpu", "team-gpu", "unmanaged-gpu")
 #: granted, and not to be seen in a day that goes well
-SUBMITTER_UNSEEN = {
+JOB_UNSEEN = {
     "s3:AbortMultipartUpload": "boto3 gives up an upload in parts only where a part cannot be sent",
 }
-JOB_UNSEEN = SUBMITTER_UNSEEN
+SUBMITTER_UNSEEN = {
+    **JOB_UNSEEN,
+    "ec2:DescribeSpotPriceHistory": "an endpoint that is not AWS is not asked for prices",
+    "pricing:GetProducts": "an endpoint that is not AWS is not asked for prices",
+}
 PUSHER_UNSEEN = {
     "ecr:BatchCheckLayerAvailability": "docker push asks ECR itself",
     "ecr:BatchGetImage": "docker push and pull ask ECR itself",

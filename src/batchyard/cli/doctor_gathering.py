@@ -43,7 +43,9 @@ def load_plan(file: str, flags: dict[str, Any]) -> tuple[Pipeline, Plan]:
     from batchyard.cli import pipelines
 
     other_flags = ("limit_cpus", "limit_memory", "limit_gpus", "at_once", "workspace")
-    source = pipelines.load_source(file, flags | dict.fromkeys(other_flags) | {"runner": "process"})
+    source = pipelines.load_source(
+        file, flags | dict.fromkeys(other_flags) | {"runner": "process", "variables": ()}
+    )
     offer = source.offer
     if (offer.cpus, offer.memory_mib, offer.gpus) != (None, None, None):
         raise InputError(

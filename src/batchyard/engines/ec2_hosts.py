@@ -101,7 +101,7 @@ class HostFinder:
     def _describe(self, cluster: str, arns: Sequence[str]) -> list[Any]:
         # A cluster is deleted with its compute environment.
         try:
-            return self._ecs.hosts(cluster, arns)
+            return self._ecs.hosts(cluster, [arn.rpartition("/")[2] for arn in arns])
         except AccessDeniedError as exc:
             self.refusals[f"hosts of children: {exc.message}"] = None
         except AwsRefusedError:

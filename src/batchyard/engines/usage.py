@@ -6,12 +6,18 @@ since EC2 and ECS forget a host one hour after its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from batchyard.batch.jobs import Resources
+from batchyard.batch.jobs import JobState, Resources
+from batchyard.errors import BatchyardError
 from batchyard.quick_dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from batchyard.engines.base import CommandDetail
+    from batchyard.plan import Plan
 
 _VERSION = 1
 #: AWS Batch ends a host that has nothing to do within minutes. A host that lives on longer after
@@ -94,6 +100,31 @@ def paid_until_s(host: PaidHost, uses: Iterable[HostUse], now_s: float) -> float
     ends_s = [now_s if use.ended_s is None else use.ended_s for use in uses]
     last_s = max(ends_s, default=host.launched_s) + LINGER_S
     return min(now_s, last_s if host.ended_s is None else min(last_s, host.ended_s))
+
+
+def add_kept_seconds(
+    usage: Usage, plan: Plan, list_commands: Callable[[str], Iterable[CommandDetail]]
+) -> Usage:
+    """Return the usage with the time of commands that succeeded in attempts that did not.
+
+    ``list_commands``: step -> its commands that have ended. It is called for steps with such
+    attempts and with several commands in a child. Where it fails, attempts are lost as wholes.
+    """
+    kept_s: dict[tuple[str, int, int], float] = {}
+    for step in {use.step for use in usage.uses if not use.counts}:
+        job = plan.job(step)
+        if not (job.has_several_commands or job.is_dynamic):
+            continue
+        with suppress(BatchyardError):
+            for command in list_commands(step):
+                if command.state is JobState.SUCCEEDED:
+                    key = (step, command.index, command.child_attempt)
+                    kept_s[key] = kept_s.get(key, 0.0) + (command.duration_s or 0.0)
+    uses = tuple(
+        use if use.counts else replace(use, kept_s=kept_s.get(_key(use), use.kept_s))
+        for use in usage.uses
+    )
+    return replace(usage, uses=uses)
 
 
 def merge(older: Usage, newer: Usage) -> Usage:

@@ -99,7 +99,7 @@ class UsageRecords:
             self._describe(list(self._list_running(overview.jobs)))
         self._describe(self._choose(overview.jobs, is_thorough=True))
         self._look_at_hosts(overview)
-        self._add_kept_seconds()
+        self._usage = values.add_kept_seconds(self._usage, self._plan, self._list_commands)
         self._store()
         return self._usage
 
@@ -232,31 +232,6 @@ class UsageRecords:
                 self._host_ids.setdefault(use.host, instance_id)
                 self._add_lost_host(instance_id, use)
             yield replace(use, host=self._host_ids.get(use.host, use.host))
-
-    def _add_kept_seconds(self) -> None:
-        """Add the time of commands that succeeded in attempts that did not.
-
-        The records of a step are read if it has such attempts, and several commands in a child.
-        """
-        lost_steps = {use.step for use in self._usage.uses if not use.counts}
-        kept_s: dict[tuple[str, int, int], float] = {}
-        for step in lost_steps:
-            job = self._plan.job(step)
-            if not (job.has_several_commands or job.is_dynamic):
-                continue
-            # Without records, such attempts are lost as wholes.
-            with suppress(BatchyardError):
-                for command in self._list_commands(step):
-                    if command.state is JobState.SUCCEEDED:
-                        key = (step, command.index, command.child_attempt)
-                        kept_s[key] = kept_s.get(key, 0.0) + (command.duration_s or 0.0)
-        uses = tuple(
-            use
-            if use.counts
-            else replace(use, kept_s=kept_s.get((use.step, use.index, use.attempt), use.kept_s))
-            for use in self._usage.uses
-        )
-        self._usage = replace(self._usage, uses=uses)
 
     def _add_lost_host(self, instance_id: str, use: HostUse) -> None:
         """Record that a host ended with an attempt: AWS Batch names it in the status reason."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from batchyard import s3_layout
 from batchyard.aws.ecs import Ecs
@@ -26,24 +28,43 @@ from batchyard.engines.base import (
     CommandDetail,
     JobDetail,
     LogChunk,
+    Overview,
     Polling,
     RunRecord,
     RunSetup,
+    RunState,
     Say,
     Unfinished,
     Watcher,
     say_nothing,
 )
+from batchyard.engines.ec2_hosts import HostFinder
 from batchyard.engines.ecs import requests
 from batchyard.engines.ecs.launches import Launches
 from batchyard.engines.ecs.task_logs import TaskStreams
+from batchyard.engines.ecs.usage_records import EcsUsage, TaskAttempt, instance_arn
 from batchyard.engines.scheduled.run import ScheduledRun
+from batchyard.engines.usage import Usage
 from batchyard.errors import BatchyardError, InputError
 from batchyard.plan import Plan, PlannedJob
 from batchyard.worker.leases import Owner
 
 #: Key of the store: whether everything that the tasks need is in S3.
 _STAGED = "staged"
+
+
+class _RecordingWatcher:
+    """Passes everything on to a watcher, and lets hosts be recorded from time to time."""
+
+    def __init__(self, watcher: Watcher, record: Callable[[], None]) -> None:
+        self._watcher = watcher
+        self._record = record
+        self.attempt_failed = watcher.attempt_failed
+        self.note = watcher.note
+
+    def jobs_changed(self, jobs: Sequence[JobDetail]) -> None:
+        self._watcher.jobs_changed(jobs)
+        self._record()
 
 
 class EcsRun(ScheduledRun):
@@ -77,6 +98,15 @@ class EcsRun(ScheduledRun):
         )
         self._results = RunResults(record, self.s3)
         self._launches = Launches(record.folder.journal, clock)
+        self._usage = EcsUsage(
+            HostFinder(session),
+            self._files,
+            record.plan,
+            self._list_task_attempts,
+            self.commands,
+            environment.region,
+            clock,
+        )
         #: Step -> ARN of its task definition.
         self._definitions: dict[str, str] = {}
         self._reader: LogReader | None = None
@@ -132,7 +162,9 @@ class EcsRun(ScheduledRun):
             self._clock,
         )
         try:
-            Execution(self._record, self._store, site, self._clock).run(watcher, last_request)
+            Execution(self._record, self._store, site, self._clock).run(
+                _RecordingWatcher(watcher, self._record_when_due), last_request
+            )
         except BatchyardError:
             run_id = self._record.run_id
             watcher.note(
@@ -142,6 +174,7 @@ class EcsRun(ScheduledRun):
             raise
         finally:
             site.close()
+        self.record_usage(self.overview())
         if not only_stops:
             self._fetch_results(watcher.note)
 
@@ -237,6 +270,36 @@ class EcsRun(ScheduledRun):
             workspace_address=self._target.workspace,
             environment=self._target.environment,
         )
+
+    def usage(self, *, asks: bool = True) -> Usage | None:
+        if not asks:
+            return self._usage.read_local()
+        return self._usage.refresh(is_over=self.run_state is not RunState.RUNNING)
+
+    def record_usage(self, overview: Overview) -> None:
+        is_over = overview.state is not RunState.RUNNING
+        if is_over or self._usage.is_due():
+            # A run goes on without its bill.
+            with suppress(BatchyardError), self._session.giving_up_early():
+                self._usage.refresh(is_over=is_over)
+
+    def _record_when_due(self) -> None:
+        if self._usage.is_due():
+            with suppress(BatchyardError), self._session.giving_up_early():
+                self._usage.refresh(is_over=False)
+
+    def store_prices(self, prices: Mapping[str, Any]) -> None:
+        self._usage.store_prices(prices)
+
+    def _list_task_attempts(self) -> Iterator[TaskAttempt]:
+        cluster = self._target.environment.cluster or ""
+        for job in self._store.jobs():
+            planned = self._plan.job(job.step)
+            for row in self._store.attempts(job.number, started_only=True):
+                if row.started_ms is not None:
+                    index = planned.index_in_step(row.child)
+                    instance = instance_arn(cluster, row.place)
+                    yield TaskAttempt(job.step, index, planned.resources, row, instance)
 
     def load_lists(self) -> Plan:
         """Return the plan with its lists."""

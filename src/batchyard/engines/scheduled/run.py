@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.lock import Holder, RunLock, find_holder
@@ -33,6 +33,9 @@ from batchyard.plan import Plan, PlannedJob
 
 #: Time that a busy machine may take to stop a run, beyond the grace period.
 _STOP_SLACK_S = 30.0
+
+if TYPE_CHECKING:
+    from batchyard.engines.usage import Usage
 
 
 class ScheduledRun:
@@ -249,7 +252,7 @@ class ScheduledRun:
         ended = self._store.attempts(row.number, state=JobState.SUCCEEDED)
         return {attempt.child for attempt in ended}
 
-    def usage(self, *, asks: bool = True) -> None:
+    def usage(self, *, asks: bool = True) -> Usage | None:
         return None
 
     def record_usage(self, overview: Overview) -> None:
