@@ -216,3 +216,41 @@ def test_the_cost_is_estimated_with_the_types_of_the_queue_before_a_run(lab: Lab
     assert "note: estimated cost: $" in done.stderr and "on m5.xlarge)" in done.stderr
     # The run tells more than its file.
     assert lab.json("plan", *aws)["cost"]["steps"][0]["earlier_commands"] == 1
+
+
+def test_a_run_on_an_ecs_cluster_has_a_bill_too(lab: Lab) -> None:
+    ecs, ec2 = lab.endpoint.client("ecs"), lab.endpoint.client("ec2")
+    ecs.create_cluster(clusterName="billed")
+    answer = ec2.run_instances(
+        ImageId="ami-12c6146b",
+        InstanceType="m5.xlarge",
+        MinCount=1,
+        MaxCount=1,
+        UserData="#!/bin/bash\necho ECS_CLUSTER=billed >> /etc/ecs/ecs.config\n",
+    )
+    (instance,) = answer["Instances"]
+    until(lambda: ecs.list_container_instances(cluster="billed")["containerInstanceArns"])
+    lab.write(
+        ".batchyard/environments.yaml",
+        ENVIRONMENTS + "  billed: {region: us-east-1, bucket: lab-runs, cluster: billed}\n",
+    )
+    lab.write(
+        "pipeline.yaml",
+        "name: tasks\nimage: busybox\nsteps:\n"
+        "  - {name: a, memory: 64MiB, cpus: 2, array: 2, command: sleep 1}\n"
+        "  - {name: b, memory: 64MiB, needs: [a], retries: 1,"
+        " command: 'test $AWS_BATCH_JOB_ATTEMPT -gt 1'}\n",
+    )
+    done = lab("run", "pipeline.yaml", "--engine", "ecs", "--env", "billed")
+    assert "cost: $" in done.stdout
+    ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])
+    bill = until(lambda: lab.json("cost", "last"), lambda bill: bill["is_final"])
+    (host,) = bill["hosts"]
+    assert (host["id"], host["type"]) == (instance["InstanceId"], "m5.xlarge")
+    assert host["market"] == "on-demand" and host["ended_s"] is not None
+    assert bill["paid_usd"] == pytest.approx(0.192 / 3600 * max(60, host["paid_s"]))
+    used, lost = ({step["step"]: step[f"{word}_s"] for step in bill["steps"]} for word in WORDS)
+    assert used["a"] >= 2 and lost["a"] == 0 and lost["b"] > 0
+
+
+WORDS = ("used", "lost")

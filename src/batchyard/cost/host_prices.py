@@ -84,10 +84,11 @@ def find_host_prices(usage: Usage, market: PastMarket, now_s: float) -> HostPric
     except NoRegionError:
         return stored if stored.is_live else _listed_prices(usage, "no AWS region", now_s)
     until = datetime.fromtimestamp(now_s, UTC)
-    sources = [f"spot prices: EC2's history, {usage.region}, until {until:%Y-%m-%d %H:%M} UTC"]
-    if not spot:
-        sources = []
-    return HostPrices(spot, on_demand, (*sources, source), is_live, until_s=now_s)
+    sources = [source] if on_demand else []
+    if spot:
+        history = f"EC2's history, {usage.region}, until {until:%Y-%m-%d %H:%M} UTC"
+        sources.insert(0, f"spot prices: {history}")
+    return HostPrices(spot, on_demand, tuple(sources), is_live, until_s=now_s)
 
 
 def _read_on_demand(
