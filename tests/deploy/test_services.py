@@ -151,6 +151,39 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path) -> None:
         endpoint.stop()
 
 
+@pytest.mark.docker
+def test_a_service_is_a_container_and_a_broken_image_is_rolled_back(
+    tmp_path: Path, docker_engine: None
+) -> None:
+    endpoint = Endpoint(tmp_path, *("--runner", "docker", "--cpus", "8", "--memory", "32GiB"))
+    try:
+        site = Site(endpoint, tmp_path)
+        site.about("deploy", "network", "storage", "registry", "iam", "spotfleet", "--yes")
+        site.about("deploy", "spotfleet", "--yes", "--set", "Nodes=1")
+        (tmp_path / "data").mkdir()
+        text = f"""\
+name: boxed
+image: batchyard-test:latest
+command: df -m /dev/shm | tail -1; echo from the container > /data/file; exec sleep 600
+memory: 64MiB
+shm: 37MiB
+volumes: [{{path: /data, host: "{tmp_path}/data"}}]
+"""
+        write(site, text, "boxed.yaml")
+        service(site, "up", "boxed.yaml", "--yes")
+        until(lambda: [*(tmp_path / "data").iterdir()], bool)
+        assert (tmp_path / "data/file").read_text() == "from the container\n"
+        until(lambda: service(site, "logs", "boxed").stdout, lambda out: " 37 " in out)
+        write(site, text.replace("batchyard-test:latest", "127.0.0.1:9/no/such:1"), "boxed.yaml")
+        failed = service(site, "up", "boxed.yaml", "--yes", code=3).stderr
+        assert "it did not start: CannotPullContainerError" in failed
+        state = until(lambda: state_of(site, "boxed"), lambda state: state["is_steady"])
+        assert [task["revision"] for task in state["tasks"]] == [1]
+        service(site, "down", "boxed", "--yes")
+    finally:
+        endpoint.stop()
+
+
 def test_what_cannot_work_is_refused_before_anything_is_sent(site: Site) -> None:
     before = site.stacks()
     write(site, "name: big\nimage: x\ngpus: 4\n", "big.yaml")
