@@ -257,7 +257,7 @@ def find_stacks_to_delete(
     environment: str,
 ) -> list[StackToDelete]:
     """Return the deployed stacks with their contents, in the order in which they can be deleted."""
-    to_delete = _find_services_to_delete(stacks, aws, holdings, templates, environment)
+    to_delete = []
     named_templates = (
         (name, template)
         for template in reversed(templates)
@@ -268,20 +268,22 @@ def find_stacks_to_delete(
         if stack is None:
             continue
         to_delete.append(describe_stack_to_delete(aws, holdings, template, stack))
-    return to_delete
+    deployed = [entry.template for entry in to_delete]
+    services = _find_services_to_delete(stacks, aws, holdings, deployed, environment)
+    return [*services, *to_delete]
 
 
 def _find_services_to_delete(
     stacks: Stacks,
     aws: CloudFormation,
     holdings: Holdings,
-    templates: Sequence[Template],
+    deployed: Sequence[Template],
     environment: str,
 ) -> list[StackToDelete]:
-    """Return the stacks of services on the clusters that are deleted."""
+    """Return the stacks of services on the clusters of these templates."""
     exports = [
         export
-        for template in templates
+        for template in deployed
         for export in template.exports_of(environment)
         if export in (f"{environment}-ecs-cluster", f"{environment}-spotfleet-cluster")
     ]
