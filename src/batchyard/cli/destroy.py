@@ -43,7 +43,7 @@ def command(
     from batchyard.aws.clusters import Clusters
     from batchyard.aws.holdings import Holdings
     from batchyard.aws.session import AwsSession
-    from batchyard.infra import STANDALONE, catalogue, cluster_release, deploying
+    from batchyard.infra import STANDALONE, catalogue, cluster_release, destroying
     from batchyard.infra.stacks import DeclinedError, Stacks
 
     if templates == (STANDALONE,):
@@ -56,7 +56,7 @@ def command(
     stacks = Stacks(aws, terminal)
     introduce(env, aws)
     try:
-        to_delete = deploying.find_stacks_to_delete(stacks, aws, holdings, selected, env)
+        to_delete = destroying.find_stacks_to_delete(stacks, aws, holdings, selected, env)
         if not to_delete:
             click.echo(f"nothing of {env} is deployed: nothing to do")
             _mention_file(env)
@@ -68,8 +68,8 @@ def command(
         )
         for line in holding_lines(holdings_by_stack):
             click.echo(line, err=True)
-        importers = deploying.find_outside_importers(stacks, to_delete, env)
-        obstacles = deploying.find_obstacles(
+        importers = destroying.find_outside_importers(stacks, to_delete, env)
+        obstacles = destroying.find_obstacles(
             to_delete, importers, empty_buckets=empty_buckets, delete_images=delete_images
         )
         if obstacles:
@@ -77,7 +77,7 @@ def command(
         count = pluralize(len(to_delete), "stack")
         if not terminal.ask(f"delete {count} of {env}, with everything in them?"):
             raise DeclinedError("nothing was deleted")
-        deploying.destroy(
+        destroying.destroy(
             stacks,
             holdings,
             terminal,

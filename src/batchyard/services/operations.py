@@ -15,9 +15,9 @@ from batchyard.aws.logs import Logs
 from batchyard.aws.session import AwsSession
 from batchyard.environments import near_hint
 from batchyard.errors import InputError, OperationalError
-from batchyard.infra import catalogue, deploying
+from batchyard.infra import catalogue, deploying, destroying
 from batchyard.infra.catalogue import Template
-from batchyard.infra.deploying import StackToDelete
+from batchyard.infra.destroying import StackToDelete
 from batchyard.infra.instance_choices import list_types
 from batchyard.infra.stacks import (
     Dialog,
@@ -298,7 +298,7 @@ class Services:
         if stack["StackStatus"] != "CREATE_IN_PROGRESS":
             stacks.wait_until_idle(stack["StackName"])
         template = Template(template_name(name), "", "", {}, (), frozenset(), frozenset())
-        return deploying.describe_stack_to_delete(self._aws, self._holdings, template, stack)
+        return destroying.describe_stack_to_delete(self._aws, self._holdings, template, stack)
 
     def down(self, to_delete: StackToDelete) -> None:
         """Delete a service with its log group. Raises StackFailedError."""

@@ -9,7 +9,7 @@ from scripted_cloudformation import Listener, Scripted
 
 from batchyard.aws.cloudformation import CloudFormation
 from batchyard.aws.holdings import Holdings
-from batchyard.infra import catalogue, deploying
+from batchyard.infra import catalogue, destroying
 from batchyard.infra.stacks import StackFailedError, Stacks
 
 FAILED = [("", "DELETE_IN_PROGRESS", "User Initiated"), ("", "DELETE_FAILED", "not empty")]
@@ -34,11 +34,11 @@ def destroy(*counts: int) -> Listener:
     aws.on_delete = FAILED
     stacks = Stacks(cast(CloudFormation, aws), listener, aws.sleep)
     template = catalogue.load_template("storage")
-    entry = deploying.StackToDelete(
+    entry = destroying.StackToDelete(
         template, "dev-storage", "id-dev-storage", aws.status, (), ("runs",), ()
     )
     holdings: Any = Bucket(aws, *counts)
-    deploying.destroy(
+    destroying.destroy(
         stacks,
         cast(Holdings, holdings),
         listener,
