@@ -38,6 +38,8 @@ class Cap(NamedTuple):
     rate_usd_h: float = 0.0
     #: The price of the dearest host that the run may start, for hosts without a known price.
     host_usd_h: float = 0.0
+    #: Types of hosts that the run may start, with their prices on demand.
+    type_usd_h: tuple[tuple[str, float], ...] = ()
 
 
 class Decision(NamedTuple):

@@ -191,7 +191,8 @@ def _note_cap(record: RunRecord, usd: float | None) -> Iterator[str]:
     elif record.cap is not None:
         yield (
             f"max_cost ${record.cap.usd:g} is kept by commands that watch the run: `run`, `retry`, "
-            "`resume` and `status --watch`. While none of them watches, nothing keeps it"
+            "`resume` and `status --watch`. While none of them watches, only the stack `caps` of "
+            "the environment keeps it, if it is deployed"
         )
 
 

@@ -24,6 +24,7 @@
                    final.json           end states of the jobs, which AWS forgets
                    failures.json        the first failed attempts of a run that is over
                    usage.json           hosts and attempts on them, which AWS forgets; prices
+             .caps/<run>.json       the cap of a run that is not over, for the function on AWS
              .files/<pipeline>/<sha256>   content of input files, shared by runs; written once
 """
 
@@ -45,8 +46,9 @@ INPUT_FILES = "inputs.json"
 #: below the blocks of a step, after the numbers of all blocks in the order of keys
 SCALE = "scale.json"
 
-#: folder among the runs; the id of a run begins with a letter
+#: folders among the runs; the id of a run begins with a letter
 _CONTENT = ".files/"
+_CAPS = ".caps/"
 
 #: digits in the names of records, so that the order of keys is the order of numbers
 _DIGITS = 7
@@ -80,6 +82,11 @@ def content_address(bucket: str, prefix: str, pipeline: str) -> str:
     lifecycle rules for runs are valid for it.
     """
     return f"{runs_address(bucket, prefix)}{_CONTENT}{pipeline}/"
+
+
+def cap_address(bucket: str, prefix: str, run_id: str) -> str:
+    """Return the address of the object about a run's cap, which the function on AWS looks for."""
+    return f"{runs_address(bucket, prefix)}{_CAPS}{run_id}.json"
 
 
 def workspace_address(run: str) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
 from cloud_lab import BUCKET, Lab
+
+from batchyard import cfn_yaml
+from batchyard.infra import read_template
 
 PIPELINE = """\
 name: capped
@@ -86,7 +90,8 @@ def test_children_of_a_dynamic_step_end_after_their_block(lab: Lab) -> None:
     status = lab.status(run)
     assert state_of(status) == "FAILED" and status["held"]
     commands = status["steps"][0]["commands"]
-    assert 0 < commands["succeeded"] < 40 and not commands["failed"]
+    # A child that was only starting ends without a block.
+    assert commands["succeeded"] < 40 and not commands["failed"]
     retried = lab.json("plan", "--retry", run, "--commands")["commands"]
     assert len(retried) == 40 - commands["succeeded"]
 
@@ -112,4 +117,37 @@ def test_a_run_can_be_stopped_at_its_cap(lab: Lab) -> None:
     )
     document = json.loads(done.stdout)
     assert document["state"] == "STOPPED" and "max_cost is $0.06" in document["held"]
-    assert "`status --watch`. While none of them watches, nothing keeps it" in done.stderr
+    assert (
+        "While none of them watches, only the stack `caps` of the environment keeps it"
+        in done.stderr
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stops", "state"), [(False, "FAILED"), (True, "STOPPED")])
+def test_the_function_of_the_template_keeps_a_cap_with_the_laptop_closed(
+    lab: Lab, stops: bool, state: str
+) -> None:
+    # The code that CloudFormation gives to AWS Lambda, not the module that it comes from.
+    function = cfn_yaml.load(read_template("caps"))["Resources"]["Keeper"]["Properties"]
+    code: dict[str, Any] = {"__name__": "index"}
+    exec(function["Code"]["ZipFile"], code)
+    clients = {name: lab.patient(name) for name in ("s3", "batch", "ecs")}
+
+    def look() -> str:
+        results = code["look_at_runs"](clients, BUCKET, "team/", time.time())
+        return str(results.get(f"team/runs/.caps/{run}.json", "gone"))
+
+    lab.write("pipeline.yaml", PIPELINE % ("600" if stops else "3"))
+    action = ("--max-cost-action", "stop") if stops else ()
+    run = lab.run("--detach", "--max-cost", "0.17", *action)
+    results: list[str] = []
+    while "over" not in results and len(results) < 100:
+        results.append(look())
+        time.sleep(0.2)
+    assert set(results) <= {"go on", "stop" if stops else "hold", "over"} and len(results) > 1
+    status = lab.status(run)
+    assert status["state"] == state and "max_cost is $0.17" in status["held"]
+    assert 0 <= status["steps"][0]["succeeded"] < 12 and not status["steps"][1]["succeeded"]
+    # Nothing is left for the function to do.
+    assert look() == "gone"

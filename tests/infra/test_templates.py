@@ -390,6 +390,7 @@ UNTAGGED = {
     "AWS::ECS::ClusterCapacityProviderAssociations",
     "AWS::IAM::InstanceProfile",
     "AWS::IAM::ManagedPolicy",
+    "AWS::Lambda::Permission",
     "AWS::S3::BucketPolicy",
 }
 
@@ -416,7 +417,7 @@ def test_disks_of_nodes_have_the_tag_of_the_environment(name: str) -> None:
 
 def tag_values(properties: dict[str, Any]) -> list[Any]:
     """The values of the tag batchyard:environment, of the resource and of what it starts."""
-    tags = properties.get("Tags", [])
+    tags = properties.get("Tags", properties.get("ResourceTags", []))
     if isinstance(tags, dict):
         return [tags.get("batchyard:environment")]
     specifications = [

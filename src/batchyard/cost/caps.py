@@ -51,17 +51,17 @@ def make_cap(
             f"max_cost: the hosts of {', '.join(unknown)} and their prices are not known",
             hint="a cap needs queues of EC2 hosts that AWS Batch manages; leave max_cost out",
         )
-    rates = find_rates(prepared.plan, make_finder(prices, prepared.hosts))
-    return Cap(usd, stops, *rates)
+    return find_rates(Cap(usd, stops), prepared.plan, make_finder(prices, prepared.hosts))
 
 
-def find_rates(plan: Plan, find: Callable[[PlannedJob], StepOffers]) -> tuple[float, float]:
-    """Return the most that a run, and one of its hosts, can cost in an hour, in US dollars.
+def find_rates(cap: Cap, plan: Plan, find: Callable[[PlannedJob], StepOffers]) -> Cap:
+    """Return the cap with the most that a run, and one of its hosts, can cost in an hour.
 
     All children run at once, on the type that is dearest for them, on demand. Raises InputError if
     a step has no known price.
     """
-    rate_usd_h = host_usd_h = 0.0
+    rate_usd_h = 0.0
+    type_usd_h: dict[str, float] = {}
     for job in plan.jobs:
         rates = _find_step_rates(job, find(job))
         if not rates:
@@ -69,15 +69,19 @@ def find_rates(plan: Plan, find: Callable[[PlannedJob], StepOffers]) -> tuple[fl
                 f"max_cost: no price is known for the hosts of step {job.step!r}",
                 hint="leave max_cost out, or name instance types that have a price",
             )
-        rate_usd_h += max(step_usd_h for step_usd_h, _ in rates)
-        host_usd_h = max(host_usd_h, *(usd_h for _, usd_h in rates))
-    return rate_usd_h, host_usd_h
+        rate_usd_h += max(step_usd_h for step_usd_h, _ in rates.values())
+        type_usd_h |= {name: usd_h for name, (_, usd_h) in rates.items()}
+    return cap._replace(
+        rate_usd_h=rate_usd_h,
+        host_usd_h=max(type_usd_h.values(), default=0.0),
+        type_usd_h=tuple(type_usd_h.items()),
+    )
 
 
-def _find_step_rates(job: PlannedJob, offers: StepOffers) -> list[tuple[float, float]]:
-    """Return dollars in an hour of all hosts of the step and of one host, for each type."""
+def _find_step_rates(job: PlannedJob, offers: StepOffers) -> dict[str, tuple[float, float]]:
+    """Return type -> dollars in an hour of all hosts of the step, and of one host."""
     at_once = min(job.size, job.max_running or job.size)
-    rates = []
+    rates = {}
     for name, offer in offers.offers.items():
         usd_h = offer.on_demand_usd_h or offer.lowest_spot_usd_h
         capacity = ec2_types.registered_resources(name)
@@ -85,5 +89,5 @@ def _find_step_rates(job: PlannedJob, offers: StepOffers) -> list[tuple[float, f
         if usd_h is not None and fitting:
             limit = offers.max_instances.get(name)
             hosts = math.ceil(at_once / fitting)
-            rates.append((usd_h * min(hosts, hosts if limit is None else max(1, limit)), usd_h))
+            rates[name] = (usd_h * min(hosts, hosts if limit is None else max(1, limit)), usd_h)
     return rates

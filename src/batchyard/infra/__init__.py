@@ -22,6 +22,7 @@ TEMPLATES = (
     "batch-unmanaged",
     "ecs",
     "spotfleet",
+    "caps",
 )
 #: A stack that belongs to no environment. Its file is at the root of the repository, for users who
 #: deploy it from there; in a wheel it is with the other templates.

@@ -1,4 +1,6 @@
-"""Copy the user data into the templates, between marks. Only `main` reads and writes templates.
+"""Copy user data, and the code of functions, into the templates, between marks.
+
+Only `main` reads and writes templates.
 
     python -m batchyard.infra.inline [FILE...]
 
@@ -36,6 +38,14 @@ _BLOCK = re.compile(
     re.MULTILINE,
 )
 _HEREDOC_END = "BATCHYARD_FILE"
+#: function -> the modules of the package that it consists of, in order
+FUNCTIONS = {"keep-caps": ("cost_cap.py", "aws/cap_keeper.py")}
+_FUNCTION = re.compile(
+    r"^(?P<indent> *)# function (?P<name>[a-z-]+): (?P<note>.*)\n"
+    r"(?P<old>(?:.*\n)*?)(?P=indent)# end of function\n",
+    re.MULTILINE,
+)
+_OWN_IMPORT = re.compile(r"^from (?:batchyard|__future__)\b.*\n", re.MULTILINE)
 
 Read = Callable[[str], str]
 
@@ -78,8 +88,31 @@ def escape_for_sub(text: str) -> str:
 
 
 def inline(template: str, read: Read = read_userdata) -> str:
-    """Return the template with the current user data between its marks."""
-    return _BLOCK.sub(lambda match: _render_block(match, read), template)
+    """Return the template with the current user data and functions between their marks."""
+    with_functions = _FUNCTION.sub(_render_function, template)
+    return _BLOCK.sub(lambda match: _render_block(match, read), with_functions)
+
+
+def make_function(name: str) -> str:
+    """Return the Python code of a function on AWS Lambda: its modules, without their imports."""
+    package = resources.files("batchyard")
+    texts = [package.joinpath(*file.split("/")).read_text("utf-8") for file in FUNCTIONS[name]]
+    return "from __future__ import annotations\n\n" + "\n\n".join(
+        _OWN_IMPORT.sub("", text).strip() + "\n" for text in texts
+    )
+
+
+def _render_function(match: re.Match[str]) -> str:
+    indent = match["indent"]
+    lines = (f"{indent}  {line}\n" if line else "\n" for line in _code_lines(match["name"]))
+    return (
+        f"{indent}# function {match['name']}: {match['note']}\n"
+        f"{indent}ZipFile: |\n{''.join(lines)}{indent}# end of function\n"
+    )
+
+
+def _code_lines(name: str) -> list[str]:
+    return make_function(name).splitlines()
 
 
 def names_in(template: str) -> list[str]:

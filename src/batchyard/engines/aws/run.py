@@ -181,6 +181,8 @@ class AwsRun:
         self.s3.put(self._target.address + s3_layout.RUN_RECORD, text, "application/json")
         if self.skipped_commands:
             self._files.write(s3_layout.SKIPPED_COMMANDS, self.skipped_commands)
+        if self._record.cap is not None:
+            staging.upload_cap(self.s3, self._record.cap, plan, self._target, self._clock())
         self.submit(plan)
 
     def execute(

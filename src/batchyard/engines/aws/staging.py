@@ -15,6 +15,7 @@ from typing import Any
 
 from batchyard import child_patterns, s3_layout
 from batchyard.aws.s3 import S3, Place, S3Object
+from batchyard.cost_cap import Cap
 from batchyard.engines.aws import block_layout, definitions, inputs, submit_requests
 from batchyard.engines.aws.input_files import InputFiles
 from batchyard.engines.aws.target import Target
@@ -29,6 +30,22 @@ _SHORT_LIST_BYTES = 32 * 1024
 _MAX_INLINE_FILES = 1000
 _BLOCK_FILES = 250
 _LIST_TYPE = "text/plain; charset=utf-8"
+
+
+def upload_cap(s3: S3, cap: Cap, plan: Plan, target: Target, now_s: float) -> None:
+    """Write the cap of a run for the function that keeps it while nobody watches the run."""
+    environment, run = target.environment, Place.of(target.address).key
+    document = {
+        "run": target.run_id,
+        "cap": cap._asdict(),
+        "created_s": now_s,
+        "jobs": run + s3_layout.JOB_IDS,
+        "held": run + s3_layout.HELD,
+        "stopped": run + s3_layout.STOP_REQUEST,
+        "scales": [s3_layout.scale_address(run, job.step) for job in plan.jobs if job.is_dynamic],
+    }
+    address = s3_layout.cap_address(environment.bucket, environment.prefix, target.run_id)
+    s3.put(address, json.dumps(document).encode(), "application/json")
 
 
 def upload_orders(
