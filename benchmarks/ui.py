@@ -101,7 +101,10 @@ class PageProcess:
                 return int(line.split()[1]) / 1024
         return 0.0
 
-    def close(self) -> None:
+    def __enter__(self) -> PageProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._process.terminate()
         self._process.wait()
 
@@ -125,33 +128,37 @@ def run_list(folder: Path, size: int, name: str) -> tuple[str, subprocess.Popen[
         time.sleep(0.005)
 
 
+def measure_round(
+    page: PageProcess, folder: Path, size: int, number: int
+) -> tuple[float, float, float]:
+    """Return the rate without tabs, the rate with tabs, and the CPU share of the server."""
+    rates = {}
+    share = 0.0
+    for tabs in (0, TABS) if number % 2 else (TABS, 0):
+        name = f"bench{'with' if tabs else 'without'}{number}"
+        run, process, began_s = run_list(folder, size, name)
+        cpu_s = page.cpu_s()
+        with ExitStack() as stack:
+            for _ in range(tabs):
+                stack.enter_context(page.tab(run, name))
+            process.wait()
+            wall_s = time.monotonic() - began_s
+        rates[tabs] = size / wall_s
+        if tabs:
+            share = (page.cpu_s() - cpu_s) / wall_s
+    print(
+        f"round {number + 1}: {rates[0]:,.0f}/s without, {rates[TABS]:,.0f}/s with tabs; "
+        f"server {share:.1%} of a core, {page.peak_mib():.0f} MiB",
+        file=sys.stderr,
+    )
+    return rates[0], rates[TABS], share
+
+
 def measure_rates(folder: Path, size: int, rounds: int) -> Sequence[tuple[float, float, float]]:
     """Return for each round: rate without tabs, rate with tabs, CPU share of the server."""
-    rows = []
-    page = PageProcess(folder / ".batchyard")
-    for number in range(rounds):
-        rates = {}
-        share = 0.0
-        for tabs in (0, TABS) if number % 2 else (TABS, 0):
-            name = f"bench{'with' if tabs else 'without'}{number}"
-            run, process, began_s = run_list(folder, size, name)
-            cpu_s = page.cpu_s()
-            with ExitStack() as stack:
-                for _ in range(tabs):
-                    stack.enter_context(page.tab(run, f"{name}"))
-                process.wait()
-                wall_s = time.monotonic() - began_s
-            rates[tabs] = size / wall_s
-            if tabs:
-                share = (page.cpu_s() - cpu_s) / wall_s
-        print(
-            f"round {number + 1}: {rates[0]:,.0f}/s without, {rates[TABS]:,.0f}/s with tabs; "
-            f"server {share:.1%} of a core, {page.peak_mib():.0f} MiB",
-            file=sys.stderr,
-        )
-        rows.append((rates[0], rates[TABS], share))
-    peak_mib = page.peak_mib()
-    page.close()
+    with PageProcess(folder / ".batchyard") as page:
+        rows = [measure_round(page, folder, size, number) for number in range(rounds)]
+        peak_mib = page.peak_mib()
     ratio = median(with_tabs / without for without, with_tabs, _ in rows)
     share = median(share for *_, share in rows)
     print(f"\n{size:,} children of `/bin/true`, {rounds} rounds in turn:\n")
@@ -171,9 +178,8 @@ def measure_browser(folder: Path, sizes: Sequence[int]) -> None:
         print("\nNo Chromium is installed: .ci/ui-tools installs it.")
         return
     records = {size: make_large_run(folder / ".batchyard", size) for size in sizes}
-    page = PageProcess(folder / ".batchyard")
     print("\n| children | opened to drawn | longest pause while hovering |\n|-|-|-|")
-    with Chromium(folder / "profile") as browser:
+    with PageProcess(folder / ".batchyard") as page, Chromium(folder / "profile") as browser:
         browser.resize(1400)
         browser.call("Page.addScriptToEvaluateOnNewDocument", source=_OBSERVE)
         browser.open(page.address)
@@ -196,7 +202,6 @@ def measure_browser(folder: Path, sizes: Sequence[int]) -> None:
             pause = f"{pause_ms:.0f} ms" if pause_ms else "below 50 ms"
             drawn = f"{median(times_ms):.0f} ms (bar {PAINT_MS})"
             print(f"| {size:,} | {drawn} | {pause} (bar {PAUSE_MS}) |")
-    page.close()
 
 
 def main() -> int:

@@ -8,8 +8,8 @@ import time
 from batchyard import report
 from batchyard.engines.base import RunRecord
 
-#: Drawing takes at most a twentieth of a core: charts that took a second are shown for so many.
-_REST_FACTOR = 19.0
+#: Drawing takes at most a fortieth of a core: charts that took a second are shown for so many.
+_REST_FACTOR = 39.0
 _MIN_AGE_S = 2.0
 _MAX_RUNS = 8
 
