@@ -22,6 +22,8 @@ IMAGE = "batchyard-recipe:test"
 #: Read at import, because fixtures remove BATCHYARD_* variables while a test runs.
 _MIRROR = os.environ.get("BATCHYARD_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 _SUITE = "trixie"
+#: The same each time if it is free: a build with another address repeats what Docker has cached.
+_WHEELS_PORT = 41877
 _BASE = f"batchyard-debian:{_SUITE}"
 
 
@@ -76,7 +78,10 @@ class HttpFolder:
 
     def __init__(self, folder: Path) -> None:
         handler = partial(QuietHandler, directory=str(folder))
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", _WHEELS_PORT), handler)
+        except OSError:
+            self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever)
 
     def __enter__(self) -> str:
