@@ -83,7 +83,10 @@ class Access:
         """
         host = headers.get("host", "")
         if not self._is_own_host(host):
-            return f"the host {host[:100]!r} is not this server: use the address that it printed"
+            return (
+                f"the host {host[:100]!r} is not this server: use the address that it printed; "
+                "`ssh -L` must forward the same port"
+            )
         origin = headers.get("origin")
         if origin is not None and origin != f"http://{host}":
             return "requests of other web pages are refused"
