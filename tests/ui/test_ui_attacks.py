@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -206,6 +208,16 @@ def test_names_and_commands_are_data(page: Page, run_id: str) -> None:
     assert b"<script>" in log.body and b"\x1b[31m" in log.body
 
 
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Room for both ends of a thousand connections in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
 def test_a_thousand_silent_connections_do_not_lock_out_the_user(page: Page) -> None:
     silent = []
     try:
