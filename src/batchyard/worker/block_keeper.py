@@ -241,6 +241,7 @@ class BlockKeeper:
             self._lease_s,
             first=self._first_unclaimed,
             preferred=self._preferred,
+            children=self._own_children,
             ignores_scale=ignores_scale,
         )
         self._preferred = None

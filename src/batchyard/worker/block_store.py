@@ -86,8 +86,8 @@ class BlockStore:
     def _write(self, request: WriteBlock) -> WrittenBlock | RefusedWrite:
         place, data = self._place_of(request.number), leases.encode(request.lease)
         action = f"write block {request.number} to"
-        etag = self.bucket.write_if(place, data, request.etag, action)
-        return RefusedWrite() if etag is None else WrittenBlock(etag)
+        etag, was_sent_once = self.bucket.write_if(place, data, request.etag, action)
+        return RefusedWrite(was_sent_once) if etag is None else WrittenBlock(etag)
 
     def _place_of(self, number: int) -> Place:
         return self.folder.below(s3_layout.block_name(number))

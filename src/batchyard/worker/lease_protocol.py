@@ -20,12 +20,13 @@ from typing import NamedTuple
 from batchyard.worker.leases import LEASE_S, BlockState, Lease, Owner
 from batchyard.worker.scale import Scale
 
-#: Blocks without owner that are tried before the list is read again.
-_MAX_CANDIDATES = 32
-#: Of the first unclaimed blocks, one of so many is tried first, so that the very first is claimed
-#: soon, too: it is the longest where blocks are ordered by length. Of the last ones of a step,
-#: which are about equal, any is tried first.
-_MAX_CHOICES = 8
+#: Blocks without owner that are tried before the list is read again, which is old by then.
+_MAX_TRIES = 3
+#: The blocks to try are chosen among the first unclaimed ones: so many for each child, so that
+#: children that are free at the same time seldom choose the same, and no more, so that the very
+#: first is claimed soon, too. It is the longest where blocks are ordered by length.
+_CHOICES_PER_CHILD = 2
+_MIN_CHOICES = 8
 
 
 # -- requests to the store of blocks, and their answers --------------------------------------------
@@ -85,6 +86,9 @@ class WrittenBlock(NamedTuple):
 class RefusedWrite(NamedTuple):
     """Answer to WriteBlock: the condition was not met."""
 
+    #: whether the request was sent once, so that no earlier try of it can have met the condition
+    was_sent_once: bool = False
+
 
 Answer = Listing | StoredBlock | WrittenBlock | RefusedWrite
 
@@ -140,6 +144,8 @@ class Saving:
         if isinstance(answer, WrittenBlock):
             return HeldBlock(self.number, self.lease, answer.etag)
         if isinstance(answer, RefusedWrite):
+            if answer.was_sent_once and self.etag is None:
+                return LostBlock(self.number)  # someone else has claimed it
             return replace(self, is_checking=True)
         assert isinstance(answer, StoredBlock)
         if answer.lease.owners != self.lease.owners:
@@ -167,6 +173,8 @@ class Claiming:
     first: int = 0
     #: unclaimed block to try first
     preferred: int | None = None
+    #: children that claim blocks
+    children: int = 1
     #: whether the child claims although the scale dismisses it
     ignores_scale: bool = False
     is_dismissed: bool = False
@@ -250,23 +258,25 @@ class Claiming:
             return replace(self, candidates=candidates)
         blocks = range(self.first, self.total)
         unclaimed = (number for number in blocks if number not in listing.entries)
-        candidates = tuple(islice(unclaimed, _MAX_CANDIDATES))
-        if not candidates:
+        count = max(_MIN_CHOICES, _CHOICES_PER_CHILD * self.children)
+        choices = tuple(islice(unclaimed, count))
+        if not choices:
             return replace(self, first=self.total, candidates=None, is_last_round=True)
-        first, start = candidates[0], self._choose_start(candidates)
-        return replace(self, first=first, candidates=candidates[start:] + candidates[:start])
+        return replace(self, first=choices[0], candidates=self._choose(choices))
 
-    def _choose_start(self, candidates: tuple[int, ...]) -> int:
-        """Return which of the first unclaimed blocks to try first, different for each owner.
+    def _choose(self, choices: tuple[int, ...]) -> tuple[int, ...]:
+        """Return which of the first unclaimed blocks to try, in an order of this owner's own.
 
-        If all tried the first one, all but one would be refused where many children are free at
-        the same time, as at the end of a step with short commands.
+        If all tried the same, all but one would be refused where many children are free at the
+        same time, as in a step with short commands.
         """
-        if self.preferred in candidates:
-            return candidates.index(self.preferred)
-        seed = f"{self.owner.token} {candidates[0]} {len(candidates)}".encode()
-        is_end = len(candidates) < _MAX_CANDIDATES
-        return zlib.crc32(seed) % (len(candidates) if is_end else _MAX_CHOICES)
+        if self.preferred in choices:
+            return (self.preferred,)
+
+        def sort_key(number: int) -> int:
+            return zlib.crc32(f"{self.owner.token} {number} {choices[0]}".encode())
+
+        return tuple(sorted(choices, key=sort_key)[:_MAX_TRIES])
 
     def _is_candidate(self, number: int, entry: Entry) -> bool:
         if entry.state.is_complete or (number, entry.etag) in self.rejected:

@@ -99,11 +99,13 @@ class Bucket:
         with naming_errors(action, place):
             self.client.put_object(Bucket=place.bucket, Key=place.key, Body=data)
 
-    def write_if(self, place: Place, data: bytes, etag: str | None, action: str) -> str | None:
+    def write_if(
+        self, place: Place, data: bytes, etag: str | None, action: str
+    ) -> tuple[str | None, bool]:
         """Write the object if it has this ETag, or if it does not exist where ``etag`` is None.
 
-        Returns the new ETag; None if S3 refused. A refusal can also mean that an earlier try was
-        performed and its answer was lost.
+        Returns the new ETag, None if S3 refused; and whether the request was sent once. Otherwise,
+        a refusal can also mean that an earlier try was performed and its answer was lost.
         """
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         _require_conditions(self.client)
@@ -113,10 +115,11 @@ class Bucket:
                     answer = self.client.put_object(
                         Bucket=place.bucket, Key=place.key, Body=data, **condition
                     )
-                    return str(answer["ETag"])
+                    return str(answer["ETag"]), False
                 except Exception as exc:
                     if is_replaced(exc):
-                        return None
+                        is_first = remaining_tries == _CONDITIONAL_TRIES - 1
+                        return None, is_first and not _was_repeated(exc)
                     if not remaining_tries or not (is_passing(exc) or _is_conflict(exc)):
                         raise
                     self._pause(_CONDITIONAL_TRIES - remaining_tries)
@@ -268,6 +271,11 @@ def is_replaced(exc: BaseException) -> bool:
     from botocore.exceptions import ClientError
 
     return isinstance(exc, ClientError) and _read_answer(exc)[2] == _PRECONDITION_FAILED
+
+
+def _was_repeated(exc: Any) -> bool:
+    """Return whether botocore has sent the request of this error response more than once."""
+    return bool(exc.response.get("ResponseMetadata", {}).get("RetryAttempts", 1))
 
 
 def _is_conflict(exc: BaseException) -> bool:

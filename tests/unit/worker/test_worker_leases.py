@@ -11,7 +11,10 @@ from batchyard.worker.lease_protocol import (
     Entry,
     Listing,
     NothingLeft,
+    ReadBlock,
+    RefusedWrite,
     StoredBlock,
+    WriteBlock,
 )
 from batchyard.worker.leases import (
     BlockState,
@@ -86,17 +89,17 @@ def test_only_a_later_attempt_of_the_same_child_takes_a_fresh_lease() -> None:
     assert not Lease((Owner("", 0, 1, ""),)).can_be_taken(Owner("", 0, 2, ""), 0, 60)
 
 
-@pytest.mark.parametrize(("total", "tried"), [(50, 8), (20, 20)])
+@pytest.mark.parametrize(("total", "children", "tried"), [(50, 4, 8), (50, 10, 20), (5, 10, 5)])
 def test_children_that_are_free_at_the_same_time_try_different_blocks(
-    total: int, tried: int
+    total: int, children: int, tried: int
 ) -> None:
     tries = set()
     for child in range(200):
-        claiming = Claiming(Owner("job", child, 1, f"token-{child}"), total)
+        owner = Owner("job", child, 1, f"token-{child}")
+        claiming = Claiming(owner, total, children=children)
         listed = claiming.receive(Listing({}))
         assert isinstance(listed, Claiming)
-        assert (listed.first, sorted(listed.candidates or ())) == (0, list(range(min(total, 32))))
-        assert listed.candidates
+        assert listed.first == 0 and listed.candidates and len(listed.candidates) == 3
         tries.add(listed.candidates[0])
     # Near the first one, which is the longest where blocks are ordered by length, until the end.
     assert tries == set(range(tried))
@@ -113,3 +116,14 @@ def test_a_worker_does_not_take_over_the_block_that_it_holds() -> None:
     claiming = claiming.receive(StoredBlock(own, "etag", 100.0))
     assert isinstance(claiming, Claiming)
     assert isinstance(claiming.receive(listing), NothingLeft)
+
+
+def test_a_refusal_of_a_claim_that_was_sent_once_needs_no_look_at_the_block() -> None:
+    claiming = Claiming(FIRST, 9).receive(Listing({}))
+    assert isinstance(claiming, Claiming) and claiming.candidates
+    first = claiming.candidates[0]
+    again = claiming.receive(RefusedWrite(was_sent_once=True))
+    assert isinstance(again, Claiming) and isinstance(again.request, WriteBlock)
+    assert again.request.number != first
+    unsure = claiming.receive(RefusedWrite())
+    assert isinstance(unsure, Claiming) and unsure.request == ReadBlock(first)
