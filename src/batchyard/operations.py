@@ -325,24 +325,55 @@ def begin_retry(
 def _make_retry_cap(old: RunRecord, request: RetryRequest, prepared: PreparedRun) -> Cap | None:
     """Return the cap of a retry, which counts the new run alone: as asked for, or the old one."""
     if request.max_cost_usd is None:
-        return old.cap
+        return old.cap if request.fallback is None else _find_rest_of_cap(old)
     stops = request.stops_at_cap
     return _make_cap(old.engine, prepared, old.home, request.max_cost_usd, stops=stops)
+
+
+def _find_rest_of_cap(old: RunRecord) -> Cap | None:
+    """Return the cap without what the run has cost: what goes on by itself has no cap of its own.
+
+    Raises InputError if nothing is left.
+    """
+    if old.cap is None:
+        return None
+    from batchyard.cost.run_bill import bill_so_far
+
+    run = old.open()
+    try:
+        bill = bill_so_far(old, run)
+    finally:
+        run.close()
+    rest_usd = old.cap.usd - (0.0 if bill is None else bill.paid_usd)
+    if rest_usd <= 0:
+        raise InputError(
+            f"run {old.run_id} has cost as much as it may",
+            hint=f"`batchyard retry {old.run_id} --on-demand --max-cost USD` goes on",
+        )
+    return old.cap._replace(usd=rest_usd)
 
 
 def begin_fallback(old: RunRecord, say: Say = say_nothing) -> RunRecord | None:
     """Record a run of the children that spot instances did not finish, which go on, on demand.
 
-    None if the run has no such children, or if they go on already. Nothing executes yet.
+    None if the run has no such children, if they go on already, or if its cap has held it. Nothing
+    executes yet.
     """
     if old.plan.spot is None:
         return None
     run = old.open()
     try:
+        if run.overview().held:
+            return None
         fallback = run.find_fallback()
         if fallback is None:
             return None
-        record = begin_retry(old, RetryRequest(fallback=fallback), say)
+        try:
+            record = begin_retry(old, RetryRequest(fallback=fallback), say)
+        except InputError as exc:
+            # The end of the run is shown in any case.
+            say(f"children that spot instances did not finish cannot go on: {exc}")
+            return None
         entry = FallbackRun(record.run_id, fallback.reclaimed, fallback.waited)
         if not run.record_fallback(entry):
             # Another command that watches the run was faster.

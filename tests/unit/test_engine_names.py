@@ -24,6 +24,7 @@ OTHER_MEANINGS = {
     ("doctor/facts_json.py", "aws"): "a kind of facts, beside those of a host",
     ("doctor/shell/filters.py", "aws"): "the program of that name",
     ("doctor/template/terraform_references.py", "local"): "a prefix of Terraform's",
+    ("services/forwarding.py", "aws"): "the program of that name",
     ("emulator/names.py", "aws"): "AWS's partition, in ARNs",
     ("embedded/children.py", "local"): "AWS_BATCH_JQ_NAME of runs on this machine",
 }

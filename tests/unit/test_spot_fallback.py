@@ -70,6 +70,12 @@ def test_a_step_that_waited_goes_on_whole() -> None:
     )
 
 
+def test_a_step_that_was_reclaimed_before_it_waited_goes_on_whole() -> None:
+    failed = [failure("a", 1), failure("a", 2, "Essential container in task exited")]
+    moved = find(ONE, failed, {"a": [0, 1, 2], "b": [0], "c": []}, ["a"])
+    assert moved == Fallback({"a": [0, 1]}, ("a",), reclaimed=2)
+
+
 def test_nothing_goes_on_twice_or_from_a_queue_of_its_own() -> None:
     assert find(ONE, [failure("a", 1, "exit")], {"a": [1]}) is None
     moved_before = replace(TARGET, on_demand_steps=frozenset({"a"}))

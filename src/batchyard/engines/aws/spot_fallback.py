@@ -69,38 +69,38 @@ def find_fallback(
     long for spot instances. Children that failed otherwise do not go on, and then neither do the
     steps that never began.
     """
-    reclaimed: dict[str, set[int]] = {}
-    has_other_failures = False
-    other_failures: dict[str, set[int]] = {}
-    for attempt in failed:
-        is_reclaim = attempt.status_reason.startswith(_RECLAIMS)
-        if is_reclaim and _can_move(plan, target, attempt.step):
-            reclaimed.setdefault(attempt.step, set()).add(attempt.index)
-        elif attempt.step not in waited_steps or attempt.attempt:
-            has_other_failures = True
-            other_failures.setdefault(attempt.step, set()).add(attempt.index)
+    reclaimed, other_failures = _sort_failures(plan, target, failed)
     moved_steps = [
         job.step for job in plan.jobs if job.step in reclaimed or job.step in waited_steps
     ]
-    if not moved_steps:
-        return None
-    children: dict[str, Sequence[int]] = {}
-    for job in plan.jobs:
-        indices = unfinished.children.get(job.step, ())
-        if job.step in moved_steps:
-            is_whole = job.is_dynamic or job.step in waited_steps
-            excluded = set() if job.is_dynamic else other_failures.get(job.step, set())
-            children[job.step] = [
-                index
-                for index in indices
-                if index not in excluded and (is_whole or index in reclaimed[job.step])
-            ]
-        elif not has_other_failures:
-            children[job.step] = indices
+    children = dict(unfinished.children)
+    for step in moved_steps:
+        # Children of a dynamic step have no commands of their own.
+        if not plan.job(step).is_dynamic:
+            waiting = set(children[step]) - other_failures.get(step, set())
+            moving = waiting if step in waited_steps else reclaimed[step]
+            children[step] = sorted(moving.intersection(children[step]))
+    if other_failures:
+        children = {step: children[step] for step in moved_steps}
     moved = {step: len(children[step]) for step in moved_steps}
-    waited = sum(moved[step] for step in moved_steps if step not in reclaimed)
+    waited = sum(count for step, count in moved.items() if step not in reclaimed)
     total = sum(moved.values())
     return Fallback(children, tuple(moved_steps), total - waited, waited) if total else None
+
+
+def _sort_failures(
+    plan: Plan, target: Target, failed: Iterable[AttemptDetail]
+) -> tuple[dict[str, set[int]], dict[str, set[int]]]:
+    """Return step -> children that were reclaimed on spot, and that failed otherwise."""
+    reclaimed: dict[str, set[int]] = {}
+    other_failures: dict[str, set[int]] = {}
+    for attempt in failed:
+        is_reclaim = attempt.status_reason.startswith(_RECLAIMS)
+        can_move = is_reclaim and _can_move(plan, target, attempt.step)
+        (reclaimed if can_move else other_failures).setdefault(attempt.step, set()).add(
+            attempt.index
+        )
+    return reclaimed, other_failures
 
 
 def _can_move(plan: Plan, target: Target, step: str) -> bool:
