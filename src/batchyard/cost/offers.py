@@ -110,11 +110,9 @@ def select_queue_types(
     counts: dict[InstanceType, int | None] = {}
     for choice in choices:
         for listed in ec2_types.expand(choice.type_names):
-            max_vcpus = choice.max_vcpus
-            if listed in counts or not _is_large_enough(listed, needed):
-                continue
-            if max_vcpus is None or listed.vcpus <= max_vcpus:
-                counts[listed] = None if max_vcpus is None else max_vcpus // listed.vcpus
+            count = None if choice.max_vcpus is None else choice.max_vcpus // listed.vcpus
+            if count != 0 and _is_large_enough(listed, needed):
+                counts.setdefault(listed, count)
     if not counts:
         names = ", ".join(name for choice in choices for name in choice.type_names)
         raise InputError(f"no known type of the queue ({names}) offers {needed} to one job")

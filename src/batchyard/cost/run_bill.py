@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from batchyard.cost.run_cost import RunCost
 from batchyard.ec2_prices import load_prices
 from batchyard.engines.base import RunEngine, RunRecord
 from batchyard.engines.usage import HostUse, PaidHost, Usage, group_uses, paid_until_s
-from batchyard.plan import Plan
+from batchyard.plan import Plan, PlannedJob
 from batchyard.units import pluralize
 
 NOT_COUNTED = (
@@ -300,12 +300,17 @@ def _bill_steps(plan: Plan, usage: Usage, bill: Bill) -> Iterator[StepBill]:
             else:
                 lost_s += part.ended_s - part.started_s
         succeeded = {use.index for use in uses if use.counts and use.ended_s is not None}
-        commands: int | None = len(succeeded)
-        if job.is_dynamic:
-            commands = job.command_count if len(succeeded) == job.size else None
-        elif job.has_several_commands:
-            commands = sum(len(job.commands_of_index(index)) for index in succeeded)
+        commands = _count_commands(job, succeeded)
         yield StepBill(job.step, bill.by_step.get(job.step, StepCost()), used_s, lost_s, commands)
+
+
+def _count_commands(job: PlannedJob, children: Set[int]) -> int | None:
+    """Return the number of commands of these children; None if it is not known."""
+    if job.is_dynamic:
+        return job.command_count if len(children) == job.size else None
+    if job.has_several_commands:
+        return sum(len(job.commands_of_index(index)) for index in children)
+    return len(children)
 
 
 def _price_addresses(hosts: Iterable[HostBill]) -> float:

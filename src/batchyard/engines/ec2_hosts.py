@@ -6,7 +6,7 @@ ECS and EC2 describe an instance until about an hour after its end, then they fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -47,21 +47,15 @@ def update_hosts(usage: Usage, finder: Hosts, now_s: float, *, is_complete: bool
     the run pays for no host any more, and everything could be asked.
     """
     by_host = group_uses(usage.uses)
-    hosts = {
-        host.id: host
-        for host in usage.hosts
-        # A container instance whose host was found later is a host no more.
-        if host.id in by_host or not host.id.startswith("arn:")
-    }
+    hosts = _drop_placeholders(usage.hosts, by_host.keys())
     open_hosts = [host for host in hosts.values() if _may_change(host)]
     updated = finder.update(open_hosts, now_s) if open_hosts else {}
     for host_id, host in updated.items():
         hosts[host_id] = replace(host, ended_s=host.ended_s or hosts[host_id].ended_s)
     lingers = any(
-        host.ended_s is None
-        and host.id in updated
-        and paid_until_s(host, by_host.get(host.id, ()), now_s) >= now_s
-        for host in hosts.values()
+        paid_until_s(hosts[host_id], by_host.get(host_id, ()), now_s) >= now_s
+        for host_id in updated
+        if hosts[host_id].ended_s is None
     )
     return replace(
         usage,
@@ -70,6 +64,13 @@ def update_hosts(usage: Usage, finder: Hosts, now_s: float, *, is_complete: bool
         # Someone with more rights may find out more.
         is_final=is_complete and not lingers and not finder.refusals,
     )
+
+
+def _drop_placeholders(hosts: Iterable[PaidHost], used_ids: Container[str]) -> dict[str, PaidHost]:
+    """Return the hosts by id, without container instances whose host was found later."""
+    return {
+        host.id: host for host in hosts if host.id in used_ids or not host.id.startswith("arn:")
+    }
 
 
 def _may_change(host: PaidHost) -> bool:
@@ -110,16 +111,16 @@ class HostFinder:
 
     def update(self, hosts: Sequence[PaidHost], now_s: float) -> dict[str, PaidHost]:
         """Return id -> the host as EC2 shows it now. Hosts that EC2 has forgotten are left out."""
-        known = {host.id: host for host in hosts}
+        by_id = {host.id: host for host in hosts}
         try:
-            documents = self._ec2.instances(list(known))
+            documents = self._ec2.instances(list(by_id))
         except (AccessDeniedError, AwsRefusedError) as exc:
             self.refusals[f"launch and end of hosts: {exc.message}"] = None
             return {}
         return {
-            document["InstanceId"]: read_instance(known[document["InstanceId"]], document, now_s)
+            document["InstanceId"]: read_instance(by_id[document["InstanceId"]], document, now_s)
             for document in documents
-            if document["InstanceId"] in known
+            if document["InstanceId"] in by_id
         }
 
 

@@ -131,8 +131,8 @@ def merge(older: Usage, newer: Usage) -> Usage:
     """Return what both know. Where they differ, the newer one counts; an end is never lost."""
     hosts = {host.id: host for host in older.hosts}
     for host in newer.hosts:
-        known = hosts.get(host.id)
-        hosts[host.id] = host if known is None else _merge_host(known, host)
+        older_host = hosts.get(host.id)
+        hosts[host.id] = host if older_host is None else _merge_host(older_host, host)
     uses = {_key(use): use for use in older.uses}
     for use in newer.uses:
         known_use = uses.get(_key(use))
