@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from small_runs import begin_run
 from ui_client import Page, serve
 
 from batchyard import operations, runs
 from batchyard.engines.base import RunState
 from batchyard.pipeline import Step
-from conftest import begin_run
 
 
 def act(page: Page, run: str, action: str, **headers: str) -> tuple[int, str]:

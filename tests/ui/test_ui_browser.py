@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from chromium import CHROMIUM, Chromium
 from large_runs import make_large_run, write_large_log
+from small_runs import SCRIPT, begin_run, execute, small_steps
 from ui_client import Page, serve
 
 from batchyard import operations
 from batchyard.engines.base import RunRecord
 from batchyard.pipeline import Step
-from conftest import SCRIPT, begin_run, execute, small_steps
 
 AXE = Path(__file__).parents[2] / ".cache/ui/node_modules/axe-core/axe.min.js"
 IS_REQUIRED = bool(os.environ.get("BATCHYARD_REQUIRE_BROWSER"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from large_runs import make_large_run
+from small_runs import begin_run
 from ui_client import serve
 
 from batchyard import operations
@@ -24,7 +25,6 @@ from batchyard.ui import logs
 from batchyard.ui.child_table import ChildState, ChildTable
 from batchyard.ui.run_model import RunModel
 from batchyard.ui.run_reader import RUN, RunReader, children_topic
-from conftest import begin_run
 
 
 def attempt(index: int, number: int = 1, **fields: object) -> AttemptDetail:
