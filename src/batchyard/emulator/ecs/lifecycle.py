@@ -43,13 +43,16 @@ def advance_task(state: EndpointState, task: EcsTask) -> None:
     if task.started_s is None and all(view.is_started for view in views):
         task.started_s = max(c.started_ms or 0 for c in task.containers) / 1000
     if task.stopping_s is None and task.is_placed:
-        stop = find_stop(views)
-        if stop is None:
-            begin_containers(state, task)
-        else:
-            request_stop(state, task, stop)
+        _continue_or_stop(state, task, find_stop(views))
     if task.stopping_s is not None and not begun_containers(task.containers):
         _finish(state, task)
+
+
+def _continue_or_stop(state: EndpointState, task: EcsTask, stop: Stop | None) -> None:
+    if stop is None:
+        begin_containers(state, task)
+    else:
+        request_stop(state, task, stop)
 
 
 def _observe(state: EndpointState, container: Container) -> None:

@@ -217,6 +217,13 @@ def _check_container(request: Document, container: Document, container_names: li
         raise client_error(f"Invalid container name {name!r}: letters, digits, _ and - only.")
     if not container.get("image"):
         raise client_error("Container.image should not be null or empty.")
+    _check_memory(request, container)
+    _check_dependencies(container, container_names)
+    _check_mounts(request, container)
+
+
+def _check_memory(request: Document, container: Document) -> None:
+    name = container["name"]
     memory, reservation = container.get("memory"), container.get("memoryReservation")
     if memory is None and reservation is None and "memory" not in request:
         raise client_error(
@@ -233,15 +240,23 @@ def _check_container(request: Document, container: Document, container_names: li
             f"Invalid setting for container '{name}'. 'memory' must be greater than "
             "'memoryReservation'."
         )
+
+
+def _check_dependencies(container: Document, container_names: list[str]) -> None:
+    name = container["name"]
     for dependency in container.get("dependsOn", []):
         if dependency["containerName"] not in set(container_names) - {name}:
             raise client_error(
                 f"Invalid 'dependsOn' of container '{name}': "
                 f"{dependency['containerName']} is not another container of the task."
             )
+
+
+def _check_mounts(request: Document, container: Document) -> None:
     volumes = {volume.get("name") for volume in request.get("volumes", [])}
     for mount in container.get("mountPoints", []):
         if mount.get("sourceVolume") not in volumes or not mount.get("containerPath"):
             raise client_error(
-                f"Unknown volume '{mount.get('sourceVolume')}' in the mount points of '{name}'."
+                f"Unknown volume '{mount.get('sourceVolume')}' in the mount points of "
+                f"'{container['name']}'."
             )

@@ -37,16 +37,8 @@ def run_task(state: EndpointState, request: Document) -> Document:
     key, earlier = _find_earlier(state, parsed.cluster, request)
     if earlier is not None:
         return {"tasks": [describe(state, task) for task in earlier], "failures": []}
-    is_waiting = bool(parsed.capacity_provider) and parsed.launch_type == "EC2"
-    if is_waiting and _count_provisioning(state, parsed.cluster) + count > _MAX_PROVISIONING:
-        raise ApiError(
-            "ClientException",
-            f"The cluster has {_MAX_PROVISIONING} tasks in the PROVISIONING state, the limit.",
-        )
-    if parsed.launch_type == "EC2" and not is_waiting:
-        active = instances.instances_of(state, parsed.cluster.name)
-        if not any(instance.status == "ACTIVE" for instance in active):
-            raise invalid("No Container Instances were found in your cluster.")
+    if parsed.launch_type == "EC2":
+        _check_cluster(state, parsed, count)
     tasks, failures = create_tasks(state, parsed, count)
     if key is not None and tasks:
         state.ecs.client_tokens[key] = (request, [task.task_id for task in tasks])
@@ -54,6 +46,20 @@ def run_task(state: EndpointState, request: Document) -> Document:
         "tasks": [describe(state, task) for task in tasks],
         "failures": [failure.describe() for failure in failures],
     }
+
+
+def _check_cluster(state: EndpointState, request: TaskRequest, count: int) -> None:
+    """Raise ApiError for a cluster without instances, or with too many tasks that wait for one."""
+    if request.capacity_provider:
+        if _count_provisioning(state, request.cluster) + count > _MAX_PROVISIONING:
+            raise ApiError(
+                "ClientException",
+                f"The cluster has {_MAX_PROVISIONING} tasks in the PROVISIONING state, the limit.",
+            )
+        return
+    in_cluster = instances.instances_of(state, request.cluster.name)
+    if not any(instance.status == "ACTIVE" for instance in in_cluster):
+        raise invalid("No Container Instances were found in your cluster.")
 
 
 def start_task(state: EndpointState, request: Document) -> Document:
