@@ -24,9 +24,10 @@ from __future__ import annotations
 import os
 import shlex
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from batchyard.line_files import MAX_BYTES_IN_MEMORY, LineFile
 from batchyard.quick_dataclasses import dataclass
 
 HOME_NAME = ".batchyard"
@@ -88,9 +89,12 @@ class RunFolder:
         return self.lists / f"{step}.txt"
 
     def load_list(self, step: str) -> Sequence[str]:
-        """Return the step's commands as they were when the run began."""
-        # Not splitlines(): a command may hold characters that it would take for line ends.
-        return self.list_of(step).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        """Return the step's commands as they were when the run began. Raises OSError."""
+        with self.list_of(step).open("rb") as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES_IN_MEMORY:
+                return LineFile(file)
+            # Not splitlines(): a command may hold characters that it would take for line ends.
+            return file.read().decode("utf-8").removesuffix("\n").split("\n")
 
     def lengths_of(self, step: str) -> Path:
         return self.lists / f"{step}.lengths"
@@ -180,7 +184,12 @@ def sync_file(path: Path) -> None:
 
 def write_synced(path: Path, text: str) -> None:
     """Write a file that is on the disk, not only in memory, when this returns."""
+    write_lines_synced(path, [text])
+
+
+def write_lines_synced(path: Path, lines: Iterable[str]) -> None:
+    """Write a file as ``write_synced`` does, from lines that have their line feeds."""
     with path.open("w", encoding="utf-8") as file:
-        file.write(text)
+        file.writelines(lines)
         file.flush()
         os.fsync(file.fileno())

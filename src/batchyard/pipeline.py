@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
@@ -87,7 +87,7 @@ class Step:
     #: the command of every child; None if the step has a list
     command: str | None = None
     #: the list that the children share; None if the step has one command
-    commands: tuple[str, ...] | None = None
+    commands: Sequence[str] | None = None
     #: number of children; None is one child that is no array
     array: int | None = None
     needs: tuple[Need, ...] = ()

@@ -32,6 +32,7 @@ from batchyard.folder import (
     RunFolder,
     draft_of,
     runs_in,
+    write_lines_synced,
     write_synced,
 )
 
@@ -69,9 +70,9 @@ def begin(
     try:
         draft.lists.mkdir(parents=True)
         for step, commands in record.plan.lists.items():
-            write_synced(draft.list_of(step), "".join(f"{command}\n" for command in commands))
+            write_lines_synced(draft.list_of(step), (f"{command}\n" for command in commands))
         for step, lengths in record.plan.lengths.items():
-            write_synced(draft.lengths_of(step), "".join(f"{length:.6g}\n" for length in lengths))
+            write_lines_synced(draft.lengths_of(step), (f"{length:.6g}\n" for length in lengths))
         write_synced(draft.record, _to_text(record))
         engine.create(replace(record, folder=draft), prepared.commands_done)
         os.rename(draft.path, record.folder.path)

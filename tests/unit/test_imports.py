@@ -31,6 +31,7 @@ PURE = (
     "child_patterns",
     "command_lengths",
     "folder",
+    "line_files",
     "s3_layout",
     "ec2_types",
     "ec2_prices",

@@ -201,7 +201,7 @@ class PlacementPass:
                 room = self._find_room(tracked.job)
                 if room is None:
                     break
-                tracked.ready.popleft()
+                tracked.ready.remove_first()
                 self._start(tracked, index, room)
             if tracked.is_in_line and self._closes_line(tracked.job):
                 break
@@ -226,7 +226,7 @@ class PlacementPass:
                 continue
             room = self._find_room(tracked.job, reserved_fraction)
             if room is not None:
-                tracked.ready.popleft()
+                tracked.ready.remove_first()
                 self._start(tracked, index, room)
             elif self._closes_line(tracked.job):
                 return
@@ -301,10 +301,10 @@ class PlacementPass:
 def _next_ready(tracked: TrackedJob) -> int | None:
     """Return the job's next RUNNABLE child; take the job out of the line if there is none."""
     ready = tracked.ready
-    while ready and tracked.codes[ready[0]] != RUNNABLE:
-        ready.popleft()
-    if ready:
-        return ready[0]
+    while (index := ready.first()) is not None:
+        if tracked.codes[index] == RUNNABLE:
+            return index
+        ready.remove_first()
     tracked.is_in_line = False
     return None
 

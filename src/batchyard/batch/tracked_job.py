@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from batchyard.batch.capacity import FreeCapacity
@@ -21,6 +21,60 @@ SUBMITTED, PENDING, RUNNABLE, STARTING, RUNNING, SUCCEEDED, FAILED = range(7)
 
 #: table for bytes.translate: states before STARTING become FAILED
 _FAIL_UNPLACED = bytes(FAILED if code <= RUNNABLE else code for code in range(256))
+
+
+#: children of an order that are held as numbers at the same time
+_HELD_CHILDREN = 1024
+
+
+class ReadyChildren:
+    """Children in the order in which they start.
+
+    The order of a whole array stays a range: a deque of a million numbers would take 40 MB.
+    """
+
+    __slots__ = ("_children", "_order", "_position")
+
+    def __init__(self) -> None:
+        #: the first children
+        self._children: deque[int] = deque()
+        #: the children behind them, from the position on
+        self._order: Sequence[int] = ()
+        self._position = 0
+
+    def __len__(self) -> int:
+        return len(self._children) + len(self._order) - self._position
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self._children
+        for position in range(self._position, len(self._order)):
+            yield self._order[position]
+
+    def set_order(self, order: Sequence[int]) -> None:
+        """Replace all children by those of ``order``, which does not change any more."""
+        self._children.clear()
+        self._order, self._position = order, 0
+
+    def append(self, child: int) -> None:
+        if self._position < len(self._order):
+            self._children.extend(self._order[self._position :])
+            self._order, self._position = (), 0
+        self._children.append(child)
+
+    def first(self) -> int | None:
+        """Return the first child; None if there is none."""
+        if not self._children:
+            end = self._position + _HELD_CHILDREN
+            self._children.extend(self._order[self._position : end])
+            self._position = min(end, len(self._order))
+        return self._children[0] if self._children else None
+
+    def remove_first(self) -> None:
+        """Remove the child that ``first`` has returned."""
+        self._children.popleft()
+
+    def clear(self) -> None:
+        self.set_order(())
 
 
 class Placement(NamedTuple):
@@ -61,7 +115,7 @@ class TrackedJob:
         self.counts = [0] * len(STATES)
         self.counts[PENDING] = job.size
         #: RUNNABLE children in order; readers skip children whose state has changed since
-        self.ready: deque[int] = deque()
+        self.ready = ReadyChildren()
         #: whether the job is in its queue's waiting line
         self.is_in_line = False
         self.placed: dict[int, Placement] = {}
@@ -103,7 +157,7 @@ class TrackedJob:
         if self.blockers is None and self.counts[PENDING] == self.job.size:
             self.codes = bytearray(bytes([RUNNABLE]) * self.job.size)
             self.counts[PENDING], self.counts[RUNNABLE] = 0, self.job.size
-            self.ready.extend(self._start_order)
+            self.ready.set_order(self._start_order)
         else:
             for index in self._start_order:
                 if self.codes[index] == PENDING and not (self.blockers and self.blockers[index]):

@@ -1,23 +1,28 @@
 """Read files with one command a line, and fill in ``${params.NAME}`` in commands.
 
-A file of a million lines takes less than a second. Only the exact form ``${params.NAME}`` is
-replaced; every other $ belongs to the shell. A command from a list has no line break, so that a
-list can be stored as lines again.
+A file of a million lines takes less than a second, and its commands are not held in memory. Only
+the exact form ``${params.NAME}`` is replaced; every other $ belongs to the shell. A command from a
+list has no line break, so that a list can be stored as lines again.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from batchyard.errors import Place
+from batchyard.line_files import MAX_BYTES_IN_MEMORY, LineFile
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
-from batchyard.pipeline_file.text_files import quote_path, read_text, unreadable_problem
+from batchyard.pipeline_file.text_files import decode_text, quote_path, unreadable_problem
 from batchyard.units import quote
 
 MAX_FILE_BYTES = 2**30
+#: Lines of a long list are checked in parts of this size.
+_CHUNK_BYTES = 2**18
 #: Linux starts no program with more arguments than this, whatever the limits of the user are.
 MAX_COMMAND_CHARS = 6 * 2**20
 
@@ -35,9 +40,9 @@ class CommandLists:
         """``params`` is None if the file's own params are invalid: then no use is checked."""
         self._params = params
         self._mistakes = mistakes
-        self._lists: dict[Path, tuple[str, ...] | None] = {}
+        self._lists: dict[Path, Sequence[str] | None] = {}
 
-    def commands(self, folder: Path, path_text: str, at: Place) -> tuple[str, ...] | None:
+    def commands(self, folder: Path, path_text: str, at: Place) -> Sequence[str] | None:
         """Return the commands of the file at ``path_text``, relative to ``folder``.
 
         Returns None after adding a mistake: at ``at`` for a file that cannot be read, else in the
@@ -52,13 +57,13 @@ class CommandLists:
                 problem = f"commands_file {quote_path(path_text)}: this is a pipe or a device"
                 self._mistakes.add(at, problem, "name a file")
                 return None
-            text = read_text(path, mistakes, MAX_FILE_BYTES)
+            with path.open("rb") as file:
+                commands = read_commands(file, self._params, mistakes)
         except OSError as exc:
             # Not stored: each step that names the file gets a mistake at its own place.
             problem, suggestion = unreadable_problem(path, exc, self._mistakes, path_text)
             self._mistakes.add(at, f"commands_file {quote_path(path_text)}: {problem}", suggestion)
             return None
-        commands = None if text is None else parse_commands(text, self._params, mistakes)
         self._lists[path] = commands
         return commands
 
@@ -67,6 +72,60 @@ def _is_pipe_or_device(path: Path) -> bool:
     """Return whether a read may never end. Raises OSError if there is no such file."""
     mode = path.stat().st_mode
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def read_commands(
+    file: BinaryIO, params: Mapping[str, str] | None, mistakes: Mistakes
+) -> Sequence[str] | None:
+    """Return the commands of a file as ``parse_commands`` does. A long list stays on the disk."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if size > MAX_FILE_BYTES:
+        problem = f"the file is larger than {MAX_FILE_BYTES // 2**20:,} MiB"
+        mistakes.add(WHOLE_FILE, problem, "split it")
+        return None
+    if size > MAX_BYTES_IN_MEMORY:
+        commands = _stream_commands(file, params)
+        if commands is not None:
+            return commands
+        file.seek(0)
+    text = decode_text(file.read(), mistakes)
+    return None if text is None else parse_commands(text, params, mistakes)
+
+
+def _stream_commands(file: BinaryIO, params: Mapping[str, str] | None) -> LineFile | None:
+    """Return the commands of a large file, in a temporary file.
+
+    None if there is a mistake in the file, or no command; ``parse_commands`` finds and explains it.
+    """
+    from tempfile import TemporaryFile  # slow to import, and most lists are short
+
+    with TemporaryFile() as target:
+        while chunk := file.readlines(_CHUNK_BYTES):
+            text = _parse_chunk(chunk, params)
+            if text is None:
+                return None
+            target.write(text.encode("utf-8"))
+        return LineFile(target) if target.tell() else None
+
+
+def _parse_chunk(chunk: list[bytes], params: Mapping[str, str] | None) -> str | None:
+    """Return the commands of some lines as text, each with a line feed; None for a mistake."""
+    if max(map(len, chunk)) > MAX_COMMAND_CHARS:
+        return None
+    try:
+        text = b"".join(chunk).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    commands = _select_commands([line.strip(_BLANKS) for line in text.split("\n")])
+    if "\0" in text or ("\r" in text and _stray_return(commands)):
+        return None
+    joined = "".join(f"{command}\n" for command in commands)
+    if params is None or PARAM_START not in joined:
+        return joined
+    if any(_param_problems(joined, params, Mistakes(""), in_list=True)):
+        return None
+    return fill_params(joined, params)
 
 
 def parse_commands(

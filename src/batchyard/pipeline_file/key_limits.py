@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from batchyard.batch import limits
 from batchyard.errors import Place
@@ -48,7 +49,7 @@ def warn_of_short_timeout(timeout_s: int, at: Place, label: str, mistakes: Mista
 
 
 def warn_of_idle_children(
-    array: int | None, commands: tuple[str, ...] | None, at: Place, mistakes: Mistakes
+    array: int | None, commands: Sequence[str] | None, at: Place, mistakes: Mistakes
 ) -> None:
     """Add a warning at ``at`` for an array with more children than commands."""
     if array and commands and array > len(commands):

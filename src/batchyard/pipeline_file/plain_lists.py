@@ -14,25 +14,23 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from io import FileIO, RawIOBase
+from io import BytesIO, FileIO, RawIOBase
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, BinaryIO, TypedDict, Unpack
 
 from batchyard.errors import Place
+from batchyard.line_files import MAX_BYTES_IN_MEMORY
 from batchyard.pipeline import MAX_STEP_NAME_LENGTH, Pipeline, Step
 from batchyard.pipeline_file import command_lists, key_limits
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes
-from batchyard.pipeline_file.text_files import (
-    decode_text,
-    read_open_file,
-    read_stream,
-    unreadable_problem,
-)
+from batchyard.pipeline_file.text_files import read_stream, unreadable_problem
 from batchyard.shard import DYNAMIC, SHARE_OUTS
 
 _PIPELINE_SUFFIXES = (".yaml", ".yml", ".json")
 #: A pipe may have no end, and all of it is read before the first command starts.
 MAX_PIPE_BYTES = 256 * 2**20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_START_BYTES = 16
 #: Setting that is an amount -> its unit.
 _UNITS = {"memory_mib": "MiB", "timeout_s": "seconds"}
 #: Name of a list without a file.
@@ -76,8 +74,11 @@ def load_list(path: Path | None, **settings: Unpack[ListSettings]) -> Pipeline:
     """
     mistakes = Mistakes("standard input" if path is None else str(path))
     fields, params = _check_settings(settings, mistakes)
-    text, file = (_read_stdin(mistakes), None) if path is None else _read_file(path, mistakes)
-    commands = None if text is None else _parse_list(text, params, mistakes)
+    commands, file = (
+        (_read_stdin(params, mistakes), None)
+        if path is None
+        else _read_file(path, params, mistakes)
+    )
     return _make_pipeline(_name_of(path), commands, fields, params, mistakes, file)
 
 
@@ -155,7 +156,7 @@ def _is_line(command: object) -> bool:
 
 def _make_pipeline(
     name: str,
-    commands: tuple[str, ...] | None,
+    commands: Sequence[str] | None,
     fields: dict[str, Any],
     params: Mapping[str, str],
     mistakes: Mistakes,
@@ -258,10 +259,12 @@ def _is_descriptor(path: Path) -> bool:
     return is_numbered or path == Path("/dev/stdin")
 
 
-def _read_file(path: Path, mistakes: Mistakes) -> tuple[str | None, Path | None]:
-    """Return the text of a file or a pipe, and the path of the file if a later read finds it there.
+def _read_file(
+    path: Path, params: Mapping[str, str], mistakes: Mistakes
+) -> tuple[Sequence[str] | None, Path | None]:
+    """Return the commands of a file or a pipe, and the path of a file that a later read finds.
 
-    The text is None after adding a mistake.
+    The commands are None after adding a mistake.
     """
     try:
         with path.open("rb") as file:
@@ -269,40 +272,57 @@ def _read_file(path: Path, mistakes: Mistakes) -> tuple[str | None, Path | None]
             status = os.fstat(file.fileno())
             is_there = stat.S_ISREG(status.st_mode) and status.st_nlink > 0
             if _is_descriptor(path) or not is_there:
-                return _read_pipe(FileIO(file.fileno(), closefd=False), mistakes), None
-            return read_open_file(file, mistakes, command_lists.MAX_FILE_BYTES), path.absolute()
+                pipe = FileIO(file.fileno(), closefd=False)
+                return _read_pipe(pipe, params, mistakes), None
+            return _read_list(file, params, mistakes), path.absolute()
     except OSError as exc:
         mistakes.add(WHOLE_FILE, *unreadable_problem(path, exc, mistakes))
         return None, None
 
 
-def _read_stdin(mistakes: Mistakes) -> str | None:
-    """Return the text of the standard input, or None after adding a mistake."""
+def _read_stdin(params: Mapping[str, str], mistakes: Mistakes) -> Sequence[str] | None:
+    """Return the commands in the standard input, or None after adding a mistake."""
     if sys.stdin is None:
         mistakes.add(WHOLE_FILE, "it is closed", "write a list to it, or name a file")
         return None
     try:
         with open(os.dup(sys.stdin.fileno()), "rb", buffering=0) as pipe:
-            return _read_pipe(pipe, mistakes)
+            return _read_pipe(pipe, params, mistakes)
     except OSError as exc:
         problem = f"it cannot be read: {exc.strerror or exc}"
         mistakes.add(WHOLE_FILE, problem, "write a list to it, or name a file")
         return None
 
 
-def _read_pipe(pipe: RawIOBase, mistakes: Mistakes) -> str | None:
-    """Return the text that comes through a pipe, or None after adding a mistake."""
-    content = read_stream(pipe, MAX_PIPE_BYTES + 1)
-    if len(content) > MAX_PIPE_BYTES:
-        problem = f"more than {MAX_PIPE_BYTES // 2**20} MiB came through the pipe"
-        mistakes.add(WHOLE_FILE, problem, "write the list to a file, or split it")
-        return None
-    return decode_text(content, mistakes)
+def _read_pipe(
+    pipe: RawIOBase, params: Mapping[str, str], mistakes: Mistakes
+) -> Sequence[str] | None:
+    """Return the commands that come through a pipe, or None after adding a mistake."""
+    content = read_stream(pipe, MAX_BYTES_IN_MEMORY)
+    if len(content) < MAX_BYTES_IN_MEMORY:
+        return _read_list(BytesIO(content), params, mistakes)
+    from tempfile import TemporaryFile  # slow to import, and most lists are short
+
+    with TemporaryFile() as file:
+        while content:
+            file.write(content)
+            if file.tell() > MAX_PIPE_BYTES:
+                problem = f"more than {MAX_PIPE_BYTES // 2**20} MiB came through the pipe"
+                mistakes.add(WHOLE_FILE, problem, "write the list to a file, or split it")
+                return None
+            content = read_stream(pipe, MAX_BYTES_IN_MEMORY)
+        file.seek(0)
+        return _read_list(file, params, mistakes)
 
 
-def _parse_list(text: str, params: Mapping[str, str], mistakes: Mistakes) -> tuple[str, ...] | None:
-    if text.startswith("#!"):
+def _read_list(
+    file: BinaryIO, params: Mapping[str, str], mistakes: Mistakes
+) -> Sequence[str] | None:
+    """Return the commands of a file, or None after adding a mistake."""
+    start = file.read(_START_BYTES).lstrip(_BYTE_ORDER_MARK)
+    if start.startswith(b"#!"):
         suggestion = "run a list that calls it, on one line"
         mistakes.add(Place(1, 1), "this is a script, not a list of commands", suggestion)
         return None
-    return command_lists.parse_commands(text, params, mistakes)
+    file.seek(0)
+    return command_lists.read_commands(file, params, mistakes)

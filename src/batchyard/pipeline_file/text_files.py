@@ -6,7 +6,6 @@ import os
 import stat
 from io import RawIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 from batchyard.pipeline_file.mistakes import WHOLE_FILE, Mistakes, place_in
 from batchyard.units import quote
@@ -21,15 +20,10 @@ def read_text(path: Path, mistakes: Mistakes, max_bytes: int) -> str | None:
     cannot be read; ``unreadable_problem`` explains the error.
     """
     with path.open("rb") as file:
-        return read_open_file(file, mistakes, max_bytes)
-
-
-def read_open_file(file: BinaryIO, mistakes: Mistakes, max_bytes: int) -> str | None:
-    """Return the text of an open file, as ``read_text`` does."""
-    status = os.fstat(file.fileno())
-    # A read reserves as much memory as it asks for. The size of a pipe is unknown.
-    size = status.st_size if stat.S_ISREG(status.st_mode) else max_bytes
-    content = file.read(min(size, max_bytes) + 1)
+        status = os.fstat(file.fileno())
+        # A read reserves as much memory as it asks for. The size of a pipe is unknown.
+        size = status.st_size if stat.S_ISREG(status.st_mode) else max_bytes
+        content = file.read(min(size, max_bytes) + 1)
     if len(content) > max_bytes:
         mistakes.add(WHOLE_FILE, f"the file is larger than {max_bytes // 2**20:,} MiB", "split it")
         return None
