@@ -15,7 +15,7 @@ import pytest
 from batchyard.aws.ecs import StartedTasks
 from batchyard.aws.session import AwsRefusedError
 from batchyard.batch.jobs import Outcome, Resources
-from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.runner import Ended, Event, Task
 from batchyard.engines.ecs.launches import Launches
 from batchyard.engines.ecs.pending_tasks import PendingTasks
 from batchyard.engines.ecs.requests import Launch
@@ -104,7 +104,7 @@ def running(cluster: Cluster, path: Path, *, is_dynamic: bool = False) -> Iterat
 
 
 def collect(runner: EcsRunner, is_done: Callable[[list[Any]], bool]) -> list[Any]:
-    events: list[Started | Ended] = []
+    events: list[Event] = []
     deadline_s = time.monotonic() + 60
     with runner.lock:
         if not runner._threads:
@@ -116,7 +116,7 @@ def collect(runner: EcsRunner, is_done: Callable[[list[Any]], bool]) -> list[Any
     return events
 
 
-def ends(events: Sequence[Started | Ended]) -> list[Ended]:
+def ends(events: Sequence[Event]) -> list[Ended]:
     return [event for event in events if isinstance(event, Ended)]
 
 

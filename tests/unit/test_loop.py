@@ -26,7 +26,7 @@ from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.loop import Loop
-from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.runner import Ended, Event, Started, Task
 from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.errors import OperationalError
 from batchyard.folder import RunFolder
@@ -75,13 +75,14 @@ class ScriptedRunner:
         self.on_wait: Callable[[int], None] = lambda number: None
         self.turn: Callable[[], None] = lambda: None
         self.signals: list[int] = []
-        self._events: list[Started | Ended] = []
+        self._events: list[Event] = []
         self._waits = 0
 
     def end(self, task: Task, exit_code: int = 0) -> None:
         self._events.append(Ended(task, Outcome(exit_code), 0, 0, 0.0, 0.0, 0, None, None))
 
-    def start(self, task: Task) -> None:
+    def start(self, task: Task, *followers: Task) -> None:
+        assert not followers
         self._events.append(Started(task, 0))
         self.on_start(task)
 
@@ -96,7 +97,7 @@ class ScriptedRunner:
         assert self._waits < _MAX_WAITS, f"the run does not end; signals: {self.signals}"
         self.on_wait(self._waits)
 
-    def take_events(self) -> list[Started | Ended]:
+    def take_events(self) -> list[Event]:
         events, self._events = self._events, []
         return events
 

@@ -17,6 +17,8 @@ class Start(NamedTuple):
     environment: str
     #: id of the instance; empty in an environment without instances
     host_id: str = ""
+    #: whether it starts in the room of the Start before it, when that attempt has ended
+    is_follower: bool = False
 
 
 class Stop(NamedTuple):

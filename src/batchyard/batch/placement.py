@@ -17,6 +17,8 @@ from batchyard.batch.share_usage import ShareUsage
 from batchyard.batch.tracked_job import RUNNABLE, STARTING, Placement, TrackedJob
 
 _UNLIMITED = 2**40
+#: A series takes at most this part of the children that wait, so that all rooms end together.
+_SERIES_PART = 16
 #: The capacities of compute environments: with instances, or of fixed size.
 Capacities = list[FreeCapacity | Fleet]
 
@@ -203,6 +205,8 @@ class PlacementPass:
                     break
                 tracked.ready.remove_first()
                 self._start(tracked, index, room)
+                if tracked.series_length > 1:
+                    self._add_followers(tracked, tracked.placed[index])
             if tracked.is_in_line and self._closes_line(tracked.job):
                 break
 
@@ -289,13 +293,38 @@ class PlacementPass:
         gpus = room.take(job.resources)
         if job.consumables:
             self.consumables.take(job.consumables)
-        tracked.placed[index] = Placement(room, gpus)
         if self.line.usage is not None:
             self.line.usage.change(job.share, job.resources.vcpus, self.now_ms)
-        tracked.move(index, STARTING)
-        tracked.attempts[index] += 1
-        name = room.environment.name
-        self.starts.append(Start(job.id, index, tracked.attempts[index], gpus, name, room.host_id))
+        self.starts.append(_place(tracked, index, Placement(room, gpus)))
+
+    def _add_followers(self, tracked: TrackedJob, placement: Placement) -> None:
+        """Place the next children of the job in the room of one that has just been placed."""
+        length = min(tracked.series_length - 1, len(tracked.ready) // _SERIES_PART)
+        for _ in range(length):
+            index = _next_ready(tracked)
+            if index is None:
+                return
+            tracked.ready.remove_first()
+            placement.children += 1
+            self.starts.append(_place(tracked, index, placement, is_follower=True))
+
+
+def _place(
+    tracked: TrackedJob, index: int, placement: Placement, *, is_follower: bool = False
+) -> Start:
+    tracked.placed[index] = placement
+    tracked.move(index, STARTING)
+    tracked.attempts[index] += 1
+    room = placement.room
+    return Start(
+        tracked.job.id,
+        index,
+        tracked.attempts[index],
+        placement.gpus,
+        room.environment.name,
+        room.host_id,
+        is_follower,
+    )
 
 
 def _next_ready(tracked: TrackedJob) -> int | None:

@@ -155,13 +155,7 @@ class Scheduler:
         """Record that a placed child exited, was stopped, or did not come to run."""
         tracked = self._jobs[job_id]
         attempt = tracked.attempts[index]
-        placement = tracked.placed.pop(index)
-        placement.room.give_back(tracked.job.resources, placement.gpus)
-        if tracked.job.consumables:
-            self._consumables.give_back(tracked.job.consumables)
-        usage = self._lines[tracked.job.queue].usage
-        if usage is not None:
-            usage.change(tracked.job.share, -tracked.job.resources.vcpus, self._now_ms)
+        self._leave_room(tracked, index)
         stop_reason = tracked.stopping.pop(index, None)
         changes: list[Change] = []
         if stop_reason is not None:
@@ -176,6 +170,46 @@ class Scheduler:
         else:
             self._settle(tracked, index, FAILED, outcome.status_reason, attempt, changes)
         return self._notify_followers(changes)
+
+    def allow_series(self, job_id: str, length: int) -> None:
+        """Let so many children of a job start one after the other in the same room.
+
+        ``place`` then returns followers, which need no call of ``place`` between their attempts.
+        For queues without fair shares, and jobs whose consumable resources are given back.
+        """
+        self._jobs[job_id].series_length = length
+
+    def withdraw(self, job_id: str, index: int) -> list[Change]:
+        """Record that a follower was not started: it waits again, ahead of the children behind it.
+
+        Call it for the last follower of a series first.
+        """
+        tracked = self._jobs[job_id]
+        self._leave_room(tracked, index)
+        tracked.attempts[index] -= 1
+        tracked.move(index, RUNNABLE)
+        reason = tracked.stopping.pop(index, None) or tracked.cancellation(index)
+        changes: list[Change] = []
+        if reason is not None:
+            self._settle(tracked, index, FAILED, reason, 0, changes)
+        else:
+            tracked.ready.put_first(index)
+            self._lines[tracked.job.queue].add(tracked)
+        return self._notify_followers(changes)
+
+    def _leave_room(self, tracked: TrackedJob, index: int) -> None:
+        """Give back what a placed child held, unless others of its series still hold it."""
+        placement = tracked.placed.pop(index)
+        placement.children -= 1
+        if placement.children:
+            return
+        job = tracked.job
+        placement.room.give_back(job.resources, placement.gpus)
+        if job.consumables:
+            self._consumables.give_back(job.consumables)
+        usage = self._lines[job.queue].usage
+        if usage is not None:
+            usage.change(job.share, -job.resources.vcpus, self._now_ms)
 
     def terminate(self, job_id: str, reason: str, index: int | None = None) -> list[Change]:
         """Perform TerminateJob on a job, with all its children, or on one child.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from batchyard.batch.capacity import FreeCapacity
 from batchyard.batch.fleets import Host
@@ -69,6 +68,9 @@ class ReadyChildren:
             self._position = min(end, len(self._order))
         return self._children[0] if self._children else None
 
+    def put_first(self, child: int) -> None:
+        self._children.appendleft(child)
+
     def remove_first(self) -> None:
         """Remove the child that ``first`` has returned."""
         self._children.popleft()
@@ -77,11 +79,19 @@ class ReadyChildren:
         self.set_order(())
 
 
-class Placement(NamedTuple):
-    """What a child that was placed holds until its attempt ends."""
+class Placement:
+    """Room that a placed child holds until its attempt ends.
 
-    room: FreeCapacity | Host
-    gpus: tuple[int, ...]
+    The children of a series hold the same room, which is given back after the last of them.
+    """
+
+    __slots__ = ("children", "gpus", "room")
+
+    def __init__(self, room: FreeCapacity | Host, gpus: tuple[int, ...]) -> None:
+        self.room = room
+        self.gpus = gpus
+        #: number of children that hold the room
+        self.children = 1
 
 
 class TrackedJob:
@@ -102,6 +112,7 @@ class TrackedJob:
         "placed",
         "ready",
         "reason",
+        "series_length",
         "stopping",
         "unmet",
     )
@@ -119,6 +130,8 @@ class TrackedJob:
         #: whether the job is in its queue's waiting line
         self.is_in_line = False
         self.placed: dict[int, Placement] = {}
+        #: how many children may start one after the other in the same room
+        self.series_length = 1
         #: placed child that is being stopped -> reason
         self.stopping: dict[int, str] = {}
         #: dependencies of the whole job that have not succeeded yet

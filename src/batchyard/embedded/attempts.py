@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from batchyard.batch.jobs import OUT_OF_MEMORY, Outcome
-from batchyard.embedded.runner import COMMAND_VARIABLE, CommandEnd, Ended, Started, Task
+from batchyard.embedded.runner import (
+    COMMAND_VARIABLE,
+    CommandEnd,
+    Ended,
+    Event,
+    Started,
+    Task,
+    Withdrawn,
+)
 from batchyard.embedded.spawner import Output, Spawner
 
 #: Outcomes by exit code. They are made once, since a run has thousands of them.
@@ -86,7 +94,7 @@ class Attempts(Generic[A]):
         self._spawner = spawner
         self._now_ms = now_ms
         self._by_task: dict[Task, A] = {}
-        self._events: list[Started | Ended] = []
+        self._events: list[Event] = []
 
     def output_for(self, task: Task) -> Output:
         return self._spawner.open_output((task.step, task.index_in_step, task.attempt), task.mark)
@@ -102,9 +110,16 @@ class Attempts(Generic[A]):
         """Return all attempts that run."""
         return list(self._by_task.values())
 
-    def record_start(self, attempt: A) -> None:
-        attempt.started_ms = self._now_ms()
+    def record_start(self, attempt: A, at_ms: int | None = None) -> None:
+        """Record that the attempt runs. ``at_ms``: when it began; None is now."""
+        attempt.started_ms = self._now_ms() if at_ms is None else at_ms
         self._events.append(Started(attempt.task, attempt.started_ms))
+
+    def withdraw(self, attempt: A) -> None:
+        """Record that the attempt was not started."""
+        del self._by_task[attempt.task]
+        self._spawner.discard(attempt.output)
+        self._events.append(Withdrawn(attempt.task))
 
     def begin_command(self, attempt: A) -> int | None:
         """Return the number of the attempt's next command; None if no command is left."""
@@ -156,7 +171,8 @@ class Attempts(Generic[A]):
         self._spawner.collect(attempt.output)
         return bool(attempt.output.boundaries)
 
-    def record_end(self, attempt: A, outcome: Outcome) -> None:
+    def record_end(self, attempt: A, outcome: Outcome, at_ms: int | None = None) -> None:
+        """Record the end of the attempt. ``at_ms``: when it ended; None is now."""
         del self._by_task[attempt.task]
         offset, length = self._spawner.finish(attempt.output)
         self._events.append(
@@ -164,7 +180,7 @@ class Attempts(Generic[A]):
                 attempt.task,
                 outcome,
                 attempt.started_ms,
-                self._now_ms(),
+                self._now_ms() if at_ms is None else at_ms,
                 attempt.user_s,
                 attempt.system_s,
                 attempt.max_rss_kib,
@@ -177,6 +193,6 @@ class Attempts(Generic[A]):
     def has_events(self) -> bool:
         return bool(self._events)
 
-    def take_events(self) -> list[Started | Ended]:
+    def take_events(self) -> list[Event]:
         events, self._events = self._events, []
         return events

@@ -61,6 +61,15 @@ class JobTasks:
     #: Numbers of commands that have succeeded in an earlier attempt or run.
     done: set[int] = field(default_factory=set)
     _list: Sequence[str] | None = None
+    #: Properties of the job, which are computed from others.
+    _is_dynamic: bool = field(init=False)
+    _has_list: bool = field(init=False)
+    _has_several_commands: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._is_dynamic = self.job.is_dynamic
+        self._has_list = self.job.has_list
+        self._has_several_commands = self.job.has_several_commands
 
     def task(self, start: Start, slot: int) -> Task:
         """Return the task of an attempt that the scheduler has placed.
@@ -78,14 +87,14 @@ class JobTasks:
         }
         if job.is_array:
             # A child of a dynamic step is one of those that share the list, not a command of it.
-            environ[b"AWS_BATCH_JOB_ARRAY_INDEX"] = b"%d" % (slot if job.is_dynamic else index)
+            environ[b"AWS_BATCH_JOB_ARRAY_INDEX"] = b"%d" % (slot if self._is_dynamic else index)
         if start.gpus:
             gpus = ",".join(str(self.gpu_numbers[slot]) for slot in start.gpus).encode()
             environ[b"CUDA_VISIBLE_DEVICES"] = environ[b"NVIDIA_VISIBLE_DEVICES"] = gpus
             # Without this, CUDA numbers GPUs of several types in another order than the driver.
             environ[b"CUDA_DEVICE_ORDER"] = b"PCI_BUS_ID"
-        commands = job.commands_of(start.child)
-        if job.has_list and commands:
+        commands = range(index, index + 1) if self._is_dynamic else job.commands_of(start.child)
+        if self._has_list and commands:
             environ[COMMAND_VARIABLE] = b"%d" % commands[0]
         return Task(
             job_number=self.number,
@@ -106,7 +115,7 @@ class JobTasks:
             ulimits=job.ulimits,
             user=job.user,
             mark=mark,
-            has_several_commands=job.has_several_commands,
+            has_several_commands=self._has_several_commands,
         )
 
     def _command(self, number: int) -> str:

@@ -29,7 +29,7 @@ from batchyard.embedded.container_shell import (
 )
 from batchyard.embedded.docker import ContainerDefaults
 from batchyard.embedded.docker_calls import DockerCalls
-from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.runner import Event, Task
 from batchyard.embedded.shell import SHELL
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import BatchyardError
@@ -87,7 +87,8 @@ class ContainerRunner:
 
     # -- the contract --------------------------------------------------------------------------
 
-    def start(self, task: Task) -> None:
+    def start(self, task: Task, *followers: Task) -> None:
+        assert not followers
         container = _Container(task, self._attempts.output_for(task), self._name_of(task))
         self._attempts.add(container)
         number = self._attempts.begin_command(container)
@@ -125,7 +126,7 @@ class ContainerRunner:
         for container in self._with_shell:
             self._run_next_commands(container)
 
-    def take_events(self) -> list[Started | Ended]:
+    def take_events(self) -> list[Event]:
         return self._attempts.take_events()
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:

@@ -20,13 +20,18 @@ from batchyard.batch.jobs import DependencyType, Job, JobState, Outcome
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.recorder import Recorder
-from batchyard.embedded.runner import Ended, Runner, Started, Task
+from batchyard.embedded.runner import Ended, Runner, Started, Task, Withdrawn
+from batchyard.embedded.slot_numbers import SlotNumbers
 from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store
 
 T = TypeVar("T")
 
 TICK_S = 0.1
 DEFAULT_GRACE_S = 30.0
+#: Attempts that start one after the other without a turn between them, at most.
+_MAX_SERIES_LENGTH = 8
+#: Only children that ended within this time are followed by such a series.
+_SHORT_MS = 4
 
 
 class Watcher(Protocol):
@@ -48,25 +53,6 @@ class TaskMaker(Protocol):
         """``slot``: the lowest number that no other running attempt of the job has."""
 
 
-class _SlotNumbers:
-    """Numbers of the running attempts of one job: each gets the lowest that is free."""
-
-    __slots__ = ("_free", "_next")
-
-    def __init__(self) -> None:
-        self._free: list[int] = []
-        self._next = 0
-
-    def take(self) -> int:
-        if self._free:
-            return heapq.heappop(self._free)
-        self._next += 1
-        return self._next - 1
-
-    def give_back(self, slot: int) -> None:
-        heapq.heappush(self._free, slot)
-
-
 class LoopEndedError(RuntimeError):
     """The loop has ended, and takes no more calls."""
 
@@ -84,6 +70,7 @@ class Loop:
         *,
         last_request: int = 0,
         commits_beside_turns: bool = False,
+        starts_series: bool = False,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,6 +78,9 @@ class Loop:
 
         ``commits_beside_turns``: children end and start while a tick writes to the disk. Only for a
         store that nobody but the loop uses.
+
+        ``starts_series``: short children of a job start one after the other without a turn between
+        them. Only for a runner that can, and for queues without fair shares.
 
         ``clock`` is for recorded times, ``monotonic`` for delays; both return seconds.
         """
@@ -104,7 +94,7 @@ class Loop:
         #: An exception of another thread, which ``run`` raises.
         self._failure: BaseException | None = None
         self._tasks: dict[str, TaskMaker] = {}
-        self._slots: dict[str, _SlotNumbers] = {}
+        self._slots: dict[str, SlotNumbers] = {}
         self._rows: dict[str, JobRow] = {}
         self._depends_on: dict[str, frozenset[str]] = {}
         #: Attempts that run, by job id and child.
@@ -115,6 +105,9 @@ class Loop:
         self._kills: list[tuple[float, int, Task]] = []
         self._recorder = Recorder(store, logs)
         self._commits_beside_turns = commits_beside_turns
+        self._starts_series = starts_series
+        #: Job -> length of its series; 1 for a job that is not here.
+        self._series_lengths: dict[str, int] = {}
         #: Job -> commands that succeeded, and that failed for good; of children with several.
         self._command_counts: dict[str, list[int]] = {}
         self._changed: set[str] = set()
@@ -131,7 +124,7 @@ class Loop:
     def add(self, job: Job, tasks: TaskMaker, row: JobRow) -> None:
         """Add a job that the scheduler has accepted and the store has recorded."""
         self._tasks[job.id] = tasks
-        self._slots[job.id] = _SlotNumbers()
+        self._slots[job.id] = SlotNumbers()
         self._rows[job.id] = row
         self._command_counts[job.id] = [row.commands_succeeded, row.commands_failed]
         self._depends_on[job.id] = _dependencies(job)
@@ -254,9 +247,12 @@ class Loop:
         for event in self._runner.take_events():
             if isinstance(event, Started):
                 self._handle_start(event)
-            else:
-                has_end = True
+                continue
+            has_end = True
+            if isinstance(event, Ended):
                 self._handle_end(event)
+            else:
+                self._handle_withdrawal(event)
         return has_end
 
     def _guarded_turn(self) -> None:
@@ -322,22 +318,38 @@ class Loop:
     def _start(self, starts: list[Start]) -> bool:
         """Start attempts. Returns whether one of them was refused, and has ended already."""
         was_refused = False
+        series: list[Task] = []
         for start in starts:
-            depends_on = self._depends_on[start.job_id]
-            if depends_on and not self._recorder.has_all_ends(depends_on):
-                self.commit()
-            slot = self._slots[start.job_id].take()
-            task = self._tasks[start.job_id].task(start, slot)
-            task.slot = slot
-            self._running[start.job_id, start.child] = task
-            self._changed.add(start.job_id)
+            if series and not start.is_follower:
+                self._runner.start(*series)
+                series.clear()
+            task = self._make_task(start, series[-1] if series else None)
             if task.refusal is None:
-                self._runner.start(task)
+                series.append(task)
             else:
                 was_refused = True
                 now_ms = int(self._clock() * 1000)
                 self._handle_end(Ended(task, task.refusal, None, now_ms, 0.0, 0.0, 0, None, None))
+        if series:
+            self._runner.start(*series)
         return was_refused
+
+    def _make_task(self, start: Start, leader: Task | None) -> Task:
+        """Return the task of an attempt. ``leader``: an attempt whose slot it gets, if any."""
+        depends_on = self._depends_on[start.job_id]
+        if depends_on and not self._recorder.has_all_ends(depends_on):
+            self.commit()
+        slots = self._slots[start.job_id]
+        if leader is None:
+            slot = slots.take()
+        else:
+            slot = leader.slot
+            slots.share(slot)
+        task = self._tasks[start.job_id].task(start, slot)
+        task.slot = slot
+        self._running[start.job_id, start.child] = task
+        self._changed.add(start.job_id)
+        return task
 
     def _handle_start(self, event: Started) -> None:
         task = event.task
@@ -351,11 +363,29 @@ class Loop:
             self._rows[task.job_id] = job_row._replace(started_ms=event.at_ms)
         self._changed.add(task.job_id)
 
+    def _handle_withdrawal(self, event: Withdrawn) -> None:
+        task = event.task
+        del self._running[task.job_id, task.child]
+        self._slots[task.job_id].give_back(task.slot)
+        self._perform(self._scheduler.withdraw(task.job_id, task.child))
+
+    def _set_series_length(self, job_id: str, *, was_short: bool) -> None:
+        """Make the series of a job longer after a short child, and end them after another one."""
+        old_length = self._series_lengths.get(job_id, 1)
+        length = min(2 * old_length, _MAX_SERIES_LENGTH) if was_short else 1
+        if length != old_length:
+            self._series_lengths[job_id] = length
+            self._scheduler.allow_series(job_id, length)
+
     def _handle_end(self, event: Ended) -> None:
         task = event.task
         del self._running[task.job_id, task.child]
         self._slots[task.job_id].give_back(task.slot)
         self._take_commands(task)
+        if self._starts_series and not task.has_several_commands:
+            duration_ms = event.ended_ms - (event.started_ms or 0)
+            was_short = event.outcome.exit_code == 0 and duration_ms <= _SHORT_MS
+            self._set_series_length(task.job_id, was_short=was_short)
         outcome = event.outcome
         if self._lost_reasons and (reason := self._lost_reasons.pop(task, None)) is not None:
             outcome = Outcome(None, reason)

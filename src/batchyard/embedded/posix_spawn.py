@@ -10,7 +10,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 # POSIX defines only the names of the flags. All C libraries on Linux have these values.
 _SETSIGDEF, _SETSIGMASK, _SETSID = 0x04, 0x08, 0x80
@@ -23,6 +23,8 @@ _STRUCTURE_SIZE = 1024
 _slow = ctypes.CDLL(None)
 #: Holds the lock, since releasing it costs more than a short call.
 _quick = ctypes.PyDLL(None)
+
+_posix_spawn = _slow.posix_spawn
 
 _EQUALS_SIGN = ord("=")
 _POINTER_SIZE = ctypes.sizeof(ctypes.c_char_p)
@@ -110,6 +112,12 @@ def _pointers(texts: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
 
 
+@lru_cache(maxsize=64)
+def _argument_pointers(argv: tuple[str, ...]) -> ctypes.Array[ctypes.c_char_p]:
+    """Return C's array of arguments. The children of an array often have the same."""
+    return _pointers(_require_no_null([os.fsencode(word) for word in argv]))
+
+
 @cache
 def _file_actions(stdin: int, stdout: int) -> ctypes.Array[ctypes.c_char]:
     """Return actions that give a process these files, and ``stdout`` also as its stderr.
@@ -123,21 +131,47 @@ def _file_actions(stdin: int, stdout: int) -> ctypes.Array[ctypes.c_char]:
     return actions
 
 
+class Program:
+    """A program to start as the leader of a new session, with all that C needs for it.
+
+    ``stdout`` is also its stderr. Raises ValueError for arguments or variables that no program can
+    have.
+    """
+
+    __slots__ = ("_arguments", "_path", "_pid")
+
+    def __init__(
+        self,
+        path: str,
+        argv: Sequence[str],
+        environ: Mapping[bytes, bytes],
+        stdin: int,
+        stdout: int,
+    ) -> None:
+        self._path = path
+        self._pid = ctypes.c_int()
+        #: Arguments of the C function.
+        self._arguments = (
+            ctypes.byref(self._pid),
+            os.fsencode(path),
+            _file_actions(stdin, stdout),
+            _ATTRIBUTES,
+            _argument_pointers(tuple(argv)),
+            environ.pointers
+            if isinstance(environ, Environ)
+            else _pointers(_encode_variables(environ)),
+        )
+
+    def start(self) -> int:
+        """Start the program, and return its pid. Raises OSError if it cannot be started."""
+        error = _posix_spawn(*self._arguments)
+        if error:
+            raise OSError(error, os.strerror(error), self._path)
+        return self._pid.value
+
+
 def spawn(
     program: str, argv: Sequence[str], environ: Mapping[bytes, bytes], stdin: int, stdout: int
 ) -> int:
-    """Start a program as the leader of a new session, and return its pid.
-
-    ``stdout`` is also its stderr. Raises OSError if the program cannot be started, ValueError for
-    arguments or variables that no program can have.
-    """
-    arguments = _pointers(_require_no_null([os.fsencode(word) for word in argv]))
-    environment = (
-        environ.pointers if isinstance(environ, Environ) else _pointers(_encode_variables(environ))
-    )
-    actions, pid = _file_actions(stdin, stdout), ctypes.c_int()
-    path = os.fsencode(program)
-    error = _slow.posix_spawn(ctypes.byref(pid), path, actions, _ATTRIBUTES, arguments, environment)
-    if error:
-        raise OSError(error, os.strerror(error), program)
-    return pid.value
+    """Start a program, see ``Program``, and return its pid. Raises OSError or ValueError."""
+    return Program(program, argv, environ, stdin, stdout).start()

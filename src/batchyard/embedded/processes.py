@@ -6,14 +6,14 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS
 from batchyard.embedded import proc, shell
 from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
 from batchyard.embedded.memory_use import MemoryUse
-from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.runner import Event, Task
 from batchyard.embedded.slots import Launch, Slots
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import from_os_error
@@ -26,17 +26,23 @@ _MACHINE_IS_FULL = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class _ProcessAttempt(Attempt):
-    __slots__ = ("anonymous_kib", "looks", "process", "signal")
+    __slots__ = ("anonymous_kib", "launch", "looks", "signal")
 
     def __init__(self, task: Task, output: Output) -> None:
         super().__init__(task, output)
-        self.process: Process | None = None
+        #: The launch of the command that runs or starts next.
+        self.launch: Launch | None = None
         #: How often the memory of running attempts was looked at since this one began.
         self.looks = 0
         #: Largest memory without files that was seen; None for an attempt that nobody looked at.
         self.anonymous_kib: int | None = None
         #: The signal to send as soon as there is a process.
         self.signal: int | None = None
+
+    @property
+    def process(self) -> Process | None:
+        """The process that runs; None while there is none."""
+        return None if self.launch is None else self.launch.process
 
 
 class ProcessRunner:
@@ -61,15 +67,26 @@ class ProcessRunner:
         self._memory_use = memory_use
         self._ticks = 0
         self.lock = spawner.lock
-        self._slots = Slots(spawner, self._on_process_start, self._finish_command)
+        self._slots = Slots(spawner, self, now_ms)
         self._attempts: Attempts[_ProcessAttempt] = Attempts(spawner, now_ms)
         self._oom_kills = _oom_kill_count()
 
-    def start(self, task: Task) -> None:
+    def start(self, task: Task, *followers: Task) -> None:
+        attempt = self._add_attempt(task)
+        self._attempts.record_start(attempt)
+        launches = [self._prepare_next(attempt)]
+        launches += [self._prepare_next(self._add_attempt(follower)) for follower in followers]
+        self._launch(launches)
+
+    def _add_attempt(self, task: Task) -> _ProcessAttempt:
         attempt = _ProcessAttempt(task, self._attempts.output_for(task))
         self._attempts.add(attempt)
-        self._attempts.record_start(attempt)
-        self._run_next(attempt)
+        return attempt
+
+    def _launch(self, launches: Iterable[Launch | None]) -> None:
+        present = [launch for launch in launches if launch is not None]
+        if present:
+            self._slots.launch(*present)
 
     def listen(self, turn: Callable[[], None]) -> None:
         self._slots.listen(turn)
@@ -82,13 +99,15 @@ class ProcessRunner:
         if self._slots.failure is not None:
             raise self._slots.failure
 
-    def take_events(self) -> list[Started | Ended]:
+    def take_events(self) -> list[Event]:
         return self._attempts.take_events()
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
         attempts = self._attempts.find(tasks)
         for attempt in attempts:
             attempt.is_stopping, attempt.signal = True, signum
+            if attempt.launch is not None:
+                attempt.launch.is_cancelled = True
         self._spawner.signal([a.process for a in attempts if a.process is not None], signum)
 
     def tick(self) -> None:
@@ -108,30 +127,57 @@ class ProcessRunner:
         self._slots.close()
         self._spawner.close()
 
-    def _run_next(self, attempt: _ProcessAttempt) -> None:
+    def _prepare_next(self, attempt: _ProcessAttempt, ended_ms: int | None = None) -> Launch | None:
+        """Return the process of the attempt's next command; None after the last one.
+
+        ``ended_ms``: when the command before it ended; None is now.
+        """
         number = self._attempts.begin_command(attempt)
         if number is None:
             outcome = attempt.outcome
             if self._memory_use is not None and outcome.exit_code == 0:
                 self._memory_use.add(attempt.task, attempt.max_rss_kib, attempt.anonymous_kib)
-            self._attempts.record_end(attempt, outcome)
-            return
+            self._attempts.record_end(attempt, outcome, ended_ms)
+            return None
         task = attempt.task
-        self._slots.launch(
-            Launch(
-                _programs(task.command(number), task.environ), task.environ, attempt.output, attempt
-            )
-        )
+        programs = _programs(task.command(number), task.environ)
+        launch = Launch(programs, task.environ, self._spawner.null, attempt.output, attempt)
+        attempt.launch = launch
+        return launch
 
-    def _on_process_start(self, launch: Launch) -> None:
-        """Called in a thread of the slots, without the lock."""
-        attempt = launch.owner
-        assert isinstance(attempt, _ProcessAttempt)
-        attempt.process = launch.process
-        if attempt.signal is not None and launch.process is not None:
-            # The signal came while the process was being started.
+    # -- called by the slots: see LaunchEvents -------------------------------------------------
+
+    def on_late_start(self, launch: Launch) -> None:
+        signum = _owner_of(launch).signal
+        if signum is not None and launch.process is not None:
             with self.lock:
-                self._spawner.signal([launch.process], attempt.signal)
+                self._spawner.signal([launch.process], signum)
+
+    def on_long(self, launch: Launch) -> None:
+        attempt = _owner_of(launch)
+        if attempt.started_ms is None:
+            self._attempts.record_start(attempt, launch.started_ms)
+
+    def on_withdrawal(self, launch: Launch) -> None:
+        attempt = _owner_of(launch)
+        attempt.launch = None
+        self._attempts.withdraw(attempt)
+
+    def on_end(self, launch: Launch, exit: Exit | None) -> None:
+        attempt = _owner_of(launch)
+        if attempt.started_ms is None:
+            self._attempts.record_start(attempt, launch.started_ms)
+        if exit is None:
+            assert launch.error is not None
+            self._handle_start_error(attempt, launch.error)
+            return
+        attempt.launch = None
+        self._attempts.end_command(
+            attempt, exit.exit_code, exit.user_s, exit.system_s, exit.max_rss_kib
+        )
+        if exit.exit_code == _KILLED and not attempt.is_stopping:
+            attempt.was_out_of_memory |= self._memory_ran_out()
+        self._launch([self._prepare_next(attempt, launch.ended_ms)])
 
     def _handle_start_error(self, attempt: _ProcessAttempt, exc: OSError | ValueError) -> None:
         if isinstance(exc, OSError) and exc.errno in _MACHINE_IS_FULL:
@@ -141,26 +187,11 @@ class ProcessRunner:
             # A command that cannot be started fails like in a shell; the next one runs.
             self._spawner.append_note(attempt.output, f"batchyard: cannot start: {exc}\n".encode())
             self._attempts.end_command(attempt, _CANNOT_EXECUTE)
-            self._run_next(attempt)
+            self._launch([self._prepare_next(attempt)])
             return
         attempt.started_ms = None
         reason = f"CannotStartContainerError: {exc}"[:MAX_CONTAINER_REASON_CHARS]
         self._attempts.record_end(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
-
-    def _finish_command(self, launch: Launch, exit: Exit | None) -> None:
-        attempt = launch.owner
-        assert isinstance(attempt, _ProcessAttempt)
-        if exit is None:
-            assert launch.error is not None
-            self._handle_start_error(attempt, launch.error)
-            return
-        attempt.process = None
-        self._attempts.end_command(
-            attempt, exit.exit_code, exit.user_s, exit.system_s, exit.max_rss_kib
-        )
-        if exit.exit_code == _KILLED and not attempt.is_stopping:
-            attempt.was_out_of_memory |= self._memory_ran_out()
-        self._run_next(attempt)
 
     def _kill_over_limit(self) -> None:
         running = [attempt for attempt in self._attempts.list_all() if attempt.process is not None]
@@ -190,11 +221,23 @@ class ProcessRunner:
         return self._oom_kills > last_count
 
 
+def _owner_of(launch: Launch) -> _ProcessAttempt:
+    assert isinstance(launch.owner, _ProcessAttempt)
+    return launch.owner
+
+
 def _programs(
     command: str | tuple[str, ...], environ: Mapping[bytes, bytes]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (program, arguments) to execute, and a second pair to try if the first fails."""
-    path = _decode_path(environ.get(b"PATH"))
+    return _find_programs(command, _decode_path(environ.get(b"PATH")))
+
+
+@lru_cache(maxsize=64)
+def _find_programs(
+    command: str | tuple[str, ...], path: str | None
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return what ``_programs`` does. The children of an array often have the same command."""
     if not isinstance(command, str):
         return ((shell.which(command[0], path) or command[0], command),)
     direct, through_shell = shell.program_of(command, path), shell.through_shell(command)

@@ -114,6 +114,15 @@ class Started(NamedTuple):
     at_ms: int
 
 
+class Withdrawn(NamedTuple):
+    """Event: a follower was not started, and will not be."""
+
+    task: Task
+
+
+Event = Started | Ended | Withdrawn
+
+
 class Runner(Protocol):
     """Starts attempts and reports their events. Callers hold ``lock``, but for wake and close."""
 
@@ -123,13 +132,18 @@ class Runner(Protocol):
     def listen(self, turn: Callable[[], None]) -> None:
         """Call ``turn`` from now on when there may be events, in any thread with the lock held."""
 
-    def start(self, task: Task) -> None:
-        """Begin the attempt. An attempt that cannot start is reported as ``Ended``."""
+    def start(self, task: Task, *followers: Task) -> None:
+        """Begin the attempt. An attempt that cannot start is reported as ``Ended``.
+
+        ``followers`` start one after the other, each when the one before it has succeeded after a
+        short time. Else they are reported as ``Withdrawn``, the last one first. Only for a runner
+        of processes, and for attempts of a single command.
+        """
 
     def wait(self, timeout_s: float) -> None:
         """Sleep, without the lock, until there are events, a signal arrives or time is up."""
 
-    def take_events(self) -> list[Started | Ended]:
+    def take_events(self) -> list[Event]:
         """Return the events since the last call."""
 
     def wake(self) -> None:

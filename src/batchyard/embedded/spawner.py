@@ -111,10 +111,11 @@ def _count_begun(data: bytes, separator: bytes) -> int:
 class Process:
     """A process that runs."""
 
-    __slots__ = ("output", "owner", "pid", "pidfd")
+    __slots__ = ("is_reaped", "output", "owner", "pid", "pidfd")
 
     def __init__(self, pid: int, output: Output, owner: object, pidfd: int | None = None) -> None:
         self.pid = pid
+        self.is_reaped = False
         #: None if a thread of the slots waits for the process.
         self.pidfd = pidfd
         self.output = output
@@ -127,6 +128,9 @@ class Spawner:
 
     def __init__(self, logs: LogBook) -> None:
         self.lock = threading.Lock()
+        #: Held while processes are reaped or get signals: after that, another process may have
+        #: the pid. Taken with ``lock`` held or without it, never the other way round.
+        self._reap_lock = threading.Lock()
         self._logs = logs
         self._epoll = select.epoll()
         self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -238,17 +242,21 @@ class Spawner:
             self.lock.acquire()
 
     def signal(self, processes: Iterable[Process], signum: int) -> None:
-        """Send a signal to all descendants of the processes, and SIGKILL also to their groups."""
-        leaders = [process.pid for process in processes]
-        for pid in proc.list_with_descendants(leaders):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signum)
-        # A group member whose parent is gone is no descendant. Other signals are not sent to the
-        # group: many programs exit at once on a second SIGTERM.
-        if signum == signal.SIGKILL:
-            for pid in leaders:
+        """Send a signal to all descendants of the processes, and SIGKILL also to their groups.
+
+        Processes that were reaped are ignored.
+        """
+        with self._reap_lock:
+            leaders = [process.pid for process in processes if not process.is_reaped]
+            for pid in proc.list_with_descendants(leaders):
                 with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signum)
+                    os.kill(pid, signum)
+            # A group member whose parent is gone is no descendant. Other signals are not sent to
+            # the group: many programs exit at once on a second SIGTERM.
+            if signum == signal.SIGKILL:
+                for pid in leaders:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(pid, signum)
 
     def tick(self) -> None:
         """Give files to the output of all processes, and end orphans."""
@@ -276,14 +284,19 @@ class Spawner:
         self._epoll.close()
 
     def reap(self, process: Process) -> Exit:
-        """Kill what is left of the process group, and return the end of the process."""
-        # The zombie still has its pid, so that no other process group can have it.
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-        _, status, usage = os.wait4(process.pid, 0)
-        self._processes.pop(process.pid, None)
+        """Kill what is left of the process group, and return the end of the process.
+
+        Needs no lock for a process that was adopted.
+        """
+        with self._reap_lock:
+            # The zombie still has its pid, so that no other process group can have it.
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+            _, status, usage = os.wait4(process.pid, 0)
+            process.is_reaped = True
+            self._processes.pop(process.pid, None)
         if process.pidfd is not None:
             del self._by_pidfd[process.pidfd]
             # Closing is not enough: a child between fork and exec still has the file open, so that
@@ -307,9 +320,11 @@ class Spawner:
 
     def _certain_orphans(self) -> list[int]:
         """Return orphans, without processes that a thread may have started and not adopted yet."""
+        # A process that is reaped meanwhile, in another thread, is no orphan.
+        processes = set(self._processes)
         children = proc.children_of_this_process()
         being_started = set(self.being_started)
-        orphans = self._orphans_in(children)
+        orphans = [pid for pid in self._orphans_in(children) if pid not in processes]
         self._suspects = {
             pid: self._suspects.get(pid, being_started) & being_started for pid in orphans
         }
@@ -366,6 +381,12 @@ class Spawner:
             os.close(output.file)
             return None, output.length
         return self._logs.add_short(output.tail), output.length
+
+    def discard(self, output: Output) -> None:
+        """Close the pipe of an attempt that was not started."""
+        os.close(output.write_end)
+        os.close(output.read_end)
+        self._marks.discard(output.mark)
 
     def collect(self, output: Output) -> int:
         """Store the output that the pipe has now, and return the length of all output so far."""

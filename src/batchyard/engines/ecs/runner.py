@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from batchyard.aws.ecs import MAX_DESCRIBED_TASKS, Ecs, StartedTasks
 from batchyard.aws.session import AwsRefusedError
 from batchyard.batch.jobs import Outcome, StatusReason
-from batchyard.embedded.runner import Ended, Started, Task
+from batchyard.embedded.runner import Ended, Event, Started, Task
 from batchyard.engines.base import Backoff, Polling
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.engines.ecs import outcomes
@@ -87,7 +87,7 @@ class EcsRunner:
         self._open: dict[str, _OpenTask] = {}
         #: Tasks that are to be stopped.
         self._stopping: set[Task] = set()
-        self._events: list[Started | Ended] = []
+        self._events: list[Event] = []
         #: Sentences for the user.
         self._notes: list[str] = []
         #: Grows whenever a task changes, so that looks become frequent again.
@@ -107,7 +107,8 @@ class EcsRunner:
             self._threads.append(thread)
             thread.start()
 
-    def start(self, task: Task) -> None:
+    def start(self, task: Task, *followers: Task) -> None:
+        assert not followers
         launched = self._launches.find(key_of(task))
         if launched is not None and launched.arn is not None:
             self._open[launched.arn] = _OpenTask(task, launched.at_s, was_adopted=True)
@@ -127,7 +128,7 @@ class EcsRunner:
         if self._failure is not None:
             raise self._failure
 
-    def take_events(self) -> list[Started | Ended]:
+    def take_events(self) -> list[Event]:
         events, self._events = self._events, []
         return events
 

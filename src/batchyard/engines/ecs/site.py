@@ -44,6 +44,7 @@ class EcsSite:
     adopts_attempts = True
     #: Workers write what commands have done to S3.
     records_commands = False
+    starts_series = False
 
     def __init__(
         self,

@@ -46,6 +46,7 @@ class LocalSite:
         spawner = Spawner(self.logs)
         self.wake_fd = spawner.wake_fd
         self._memory_use = MemoryUse(store.value("memory_use"))
+        self.starts_series = settings.runner == "process"
         self.runner = _make_runner(settings, spawner, record.folder, environ, self._memory_use)
 
     @property

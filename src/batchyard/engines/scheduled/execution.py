@@ -50,6 +50,8 @@ class Site(Protocol):
     adopts_attempts: bool
     #: Whether the store gets what each command of a child did.
     records_commands: bool
+    #: Whether the runner can start short attempts one after the other, see ``Runner.start``.
+    starts_series: bool
 
     @property
     def runner(self) -> Runner: ...
@@ -100,6 +102,7 @@ class Execution:
             ),
             last_request=last_request,
             commits_beside_turns=True,
+            starts_series=site.starts_series,
             clock=self._clock,
         )
         for job in jobs:

@@ -1,0 +1,177 @@
+"""Series: short children of one job that start one after the other, without a turn between them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from batchyard.batch.changes import JobSettled, Settled, Start
+from batchyard.batch.jobs import Job, JobState, Outcome, Resources, RetryStrategy
+from batchyard.batch.queues import ComputeEnvironment, Queue
+from batchyard.batch.scheduler import Scheduler
+from batchyard.embedded.logbook import LogBook
+from batchyard.embedded.processes import ProcessRunner
+from batchyard.embedded.runner import Ended, Event, Started, Task, Withdrawn
+from batchyard.embedded.spawner import Spawner
+from batchyard.folder import RunFolder
+from batchyard.shard import Turn
+
+SIZE = 200
+
+
+def make_scheduler(vcpus: int = 1, size: int = SIZE, *, fail_fast: bool = False) -> Scheduler:
+    scheduler = Scheduler(
+        [Queue("queue", ("here",))],
+        [ComputeEnvironment("here", Resources(vcpus, 100))],
+        {"slots": vcpus},
+        fail_fast=fail_fast,
+    )
+    scheduler.submit(
+        Job("a", "a", "queue", Resources(1, 1), array_size=size, consumables=(("slots", 1),))
+    )
+    scheduler.allow_series("a", 4)
+    return scheduler
+
+
+def children_of(starts: list[Start]) -> list[tuple[int, bool]]:
+    return [(start.child, start.is_follower) for start in starts]
+
+
+def test_followers_share_the_room_of_the_first_child() -> None:
+    scheduler = make_scheduler()
+    assert children_of(scheduler.place()) == [(0, False), (1, True), (2, True), (3, True)]
+    assert (scheduler.free("here").vcpus, scheduler.free_consumable("slots")) == (0, 0)
+    for child in range(4):
+        assert scheduler.place() == []
+        scheduler.attempt_started("a", child, 0)
+        scheduler.attempt_ended("a", child, Outcome(0))
+    assert (scheduler.free("here").vcpus, scheduler.free_consumable("slots")) == (1, 1)
+    assert children_of(scheduler.place())[0] == (4, False)
+
+
+def test_each_room_has_its_own_series() -> None:
+    starts = make_scheduler(vcpus=2).place()
+    assert children_of(starts) == [(child, child % 4 > 0) for child in range(8)]
+
+
+def test_the_end_of_a_list_has_no_series() -> None:
+    """Children would wait in one slot while another one is free."""
+    assert children_of(make_scheduler(size=10).place()) == [(0, False)]
+
+
+def test_withdrawn_followers_are_next_and_have_no_attempt() -> None:
+    scheduler = make_scheduler()
+    scheduler.place()
+    for child in (3, 2, 1):
+        assert scheduler.withdraw("a", child) == []
+    scheduler.attempt_ended("a", 0, Outcome(0))
+    starts = scheduler.place()
+    assert [(start.child, start.attempt) for start in starts] == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert scheduler.free("here").vcpus == 0
+
+
+def test_a_stopped_follower_fails_without_an_attempt() -> None:
+    scheduler = make_scheduler()
+    scheduler.place()
+    scheduler.terminate("a", "stopped")
+    changes = [change for child in (3, 2, 1) for change in scheduler.withdraw("a", child)]
+    assert changes == [Settled("a", n, 0, JobState.FAILED, "stopped") for n in (3, 2, 1)]
+    last = scheduler.attempt_ended("a", 0, Outcome(143))
+    assert isinstance(last[-1], JobSettled) and scheduler.is_over
+    assert (scheduler.free("here").vcpus, scheduler.free_consumable("slots")) == (1, 1)
+
+
+def test_a_retry_goes_before_withdrawn_followers() -> None:
+    scheduler = Scheduler(
+        [Queue("queue", ("here",))], [ComputeEnvironment("here", Resources(1, 100))]
+    )
+    scheduler.submit(
+        Job("a", "a", "queue", Resources(1, 1), array_size=SIZE, retry=RetryStrategy(2))
+    )
+    scheduler.allow_series("a", 2)
+    scheduler.place()
+    scheduler.withdraw("a", 1)
+    scheduler.attempt_ended("a", 0, Outcome(1))
+    assert [(start.child, start.attempt) for start in scheduler.place()] == [(0, 2)]
+
+
+# -- with processes --
+
+
+def make_task(number: int, command: str) -> Task:
+    mark = b"series%d.%d." % (os.getpid(), number)
+    return Task(
+        job_number=0,
+        job_id="id",
+        step="work",
+        child=number,
+        index_in_step=number,
+        attempt=1,
+        turn=Turn(range(1)),
+        command=lambda _: command,
+        environ={b"PATH": os.environb[b"PATH"], b"BATCHYARD_TOKEN": mark},
+        engine_variables=(),
+        resources=Resources(1, 64),
+        mark=mark,
+    )
+
+
+def run_series(folder: Path, *commands: str, stop: int | None = None) -> list[tuple[str, int]]:
+    """Return the events as (name, child), after all commands have ended or were withdrawn.
+
+    ``stop``: a signal for all attempts, as soon as the first process has written the file `ready`.
+    """
+    runner = ProcessRunner(Spawner(LogBook(RunFolder(folder))))
+    tasks = [make_task(number, command) for number, command in enumerate(commands)]
+    events: list[Event] = []
+    deadline = time.monotonic() + 60
+    try:
+        with runner.lock:
+            runner.start(*tasks)
+            while sum(not isinstance(event, Started) for event in events) < len(tasks):
+                assert time.monotonic() < deadline, events
+                runner.wait(0.01)
+                events += runner.take_events()
+                if stop is not None and (folder / "ready").exists():
+                    runner.signal(tasks, stop)
+                    stop = None
+    finally:
+        runner.close()
+    for event in events:
+        if isinstance(event, Ended):
+            assert event.started_ms is not None and event.started_ms <= event.ended_ms
+    return [(type(event).__name__, event.task.child) for event in events]
+
+
+def test_followers_run_in_order_and_each_is_reported(tmp_path: Path) -> None:
+    log = tmp_path / "order"
+    events = run_series(tmp_path, *(f"echo {n} >> {log}" for n in range(5)))
+    ended = [child for name, child in events if name == "Ended"]
+    # On a busy machine a command takes longer than a short one, and its followers are withdrawn.
+    withdrawn = [child for name, child in events if name == Withdrawn.__name__]
+    assert ended == list(range(len(ended))) and sorted(ended + withdrawn) == list(range(5))
+    assert [child for name, child in events if name == "Started"] == ended
+    assert log.read_text().split() == [str(child) for child in ended]
+
+
+def test_nothing_follows_a_failure(tmp_path: Path) -> None:
+    touch = f"touch {tmp_path}/started"
+    events = run_series(tmp_path, "exit 3", touch, touch)
+    assert events == [("Started", 0), ("Withdrawn", 2), ("Withdrawn", 1), ("Ended", 0)]
+    assert not (tmp_path / "started").exists()
+
+
+def test_nothing_waits_for_a_long_process(tmp_path: Path) -> None:
+    """The first command ends only after its followers were withdrawn."""
+    events = run_series(tmp_path, "sleep 0.3", "true", "true")
+    assert events == [("Started", 0), ("Withdrawn", 2), ("Withdrawn", 1), ("Ended", 0)]
+
+
+@pytest.mark.parametrize("signum", [15, 9])
+def test_a_stop_ends_the_process_and_withdraws_its_followers(tmp_path: Path, signum: int) -> None:
+    ready = f"touch {tmp_path}/ready; exec sleep 600"
+    events = run_series(tmp_path, ready, "true", stop=signum)
+    assert events == [("Started", 0), ("Withdrawn", 1), ("Ended", 0)]
