@@ -84,7 +84,7 @@ def test_nothing_starts_once_the_cap_is_reached(lab: Lab, seconds: int) -> None:
 def test_children_of_a_dynamic_step_end_after_their_block(lab: Lab) -> None:
     lab.write("pipeline.yaml", LIST % ", ".join(["sleep 2"] * 40))
     done = lab(
-        *("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--max-cost", "0.06"), code=1
+        *("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--max-cost", "0.035"), code=1
     )
     run = re.findall(r"capped-\d{8}-[0-9a-f]{6}", done.stderr)[0]
     status = lab.status(run)
