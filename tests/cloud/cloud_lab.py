@@ -28,8 +28,9 @@ environments:
     bucket: lab-runs
     prefix: team
     queues: {cpu: spot, gpu: spot, cpu_on_demand: steady}
-  tasks: {region: us-east-1, bucket: lab-runs, prefix: team, cluster: default}
 """
+#: The environment of runs on ECS, on the cluster that `add_cluster` makes.
+TASKS = "  tasks: {region: us-east-1, bucket: lab-runs, prefix: team, cluster: default}\n"
 
 
 def opened(folder: Path, *arguments: str) -> Endpoint:

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cloud_lab import Lab, add_cluster
+from cloud_lab import ENVIRONMENTS, TASKS, Lab, add_cluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "reconstruction"
 SMALL = [f"--set={pair}" for pair in ("slices=24", "size=128", "angles=180")]
@@ -21,6 +21,7 @@ def test_the_reconstruction_is_the_same_to_the_byte(
     lab: Lab, engine: str, environment: str
 ) -> None:
     pytest.importorskip("matplotlib", reason="the example needs batchyard[examples]")
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS + TASKS)
     folders = [lab.folder / name for name in ("here", "there")]
     for folder in folders:
         shutil.copytree(

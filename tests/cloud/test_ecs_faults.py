@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cloud_lab import Lab, add_cluster, calls, opened, set_faults, until
+from cloud_lab import ENVIRONMENTS, TASKS, Lab, add_cluster, calls, opened, set_faults, until
 from emulator_endpoint import Endpoint
 
 #: A third of all calls is throttled; connections are cut, and answers are lost.
@@ -45,6 +45,7 @@ def lab(tmp_path: Path, troubled: Endpoint) -> Iterator[Lab]:
     set_faults(troubled, "")
     it = Lab(tmp_path / "lab", troubled)
     it.write("pipeline.yaml", PIPELINE.replace("FOLDER", str(it.folder)))
+    it.write(".batchyard/environments.yaml", ENVIRONMENTS + TASKS)
     yield it
     set_faults(troubled, "")
 

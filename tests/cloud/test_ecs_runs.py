@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from cloud_lab import ENVIRONMENTS, Lab, add_cluster, calls, run_of, set_faults
+from cloud_lab import ENVIRONMENTS, TASKS, Lab, add_cluster, calls, run_of, set_faults
 from emulator_endpoint import UNKIND, Endpoint
 
 PIPELINE = """\
@@ -27,6 +27,11 @@ WORDS = "".join(
 @pytest.fixture(scope="module", autouse=True)
 def cluster(endpoint: Endpoint) -> None:
     add_cluster(endpoint)
+
+
+@pytest.fixture(autouse=True)
+def environment(lab: Lab) -> None:
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS + TASKS)
 
 
 @pytest.fixture
