@@ -43,7 +43,9 @@ class JobIds:
     @property
     def rendered(self) -> Rendered:
         """The plan in the shapes of AWS Batch, with the parts that `scale` has added."""
-        if self._added is None and self.journal.ids:
+        # Only dynamic steps are scaled: of other runs no journal is read for it.
+        is_scalable = any(job.is_dynamic for job in self._plan.jobs)
+        if self._added is None and is_scalable and self.journal.ids:
             self.refresh()
         return replace(self._own, parts=(*self._own.parts, *(self._added or ())))
 
