@@ -71,6 +71,8 @@ class Budgets(NamedTuple):
     scales: int = 0
     #: whether other steps wait for the scaled step, as 0 or 1
     has_dependents: int = 1
+    #: claims before the last block is written as complete
+    claims_ahead: int = 0
 
 
 class StoredObject(NamedTuple):
@@ -298,9 +300,11 @@ def steps_with_block(state: State, worker: Worker, held: HeldBlock) -> Iterator[
         if count == len(left):
             complete = replace(saved, state=BlockState.COMPLETE)
             yield put_saving(state, worker, held, complete)
-            completion = Saving(held.number, complete, held.etag)
-            claiming = Claiming(worker.owner, len(COMMANDS))
-            yield put(state, worker._replace(operation=claiming, held=None, completion=completion))
+            if state.budgets.claims_ahead:
+                completion = Saving(held.number, complete, held.etag)
+                claiming = Claiming(worker.owner, len(COMMANDS))
+                ahead = worker._replace(operation=claiming, held=None, completion=completion)
+                yield spend(put(state, ahead), "claims_ahead")
         elif count:
             yield put_saving(state, worker, held, saved)
         if state.budgets.stops:
@@ -430,7 +434,7 @@ def check_ends(predecessors: list[list[int]], ends: list[int]) -> None:
 
 
 def test_three_workers_without_trouble() -> None:
-    assert explore(Budgets(), 3) > 1000
+    assert explore(Budgets(claims_ahead=2), 3) > 1000
 
 
 @pytest.mark.parametrize(
@@ -441,6 +445,8 @@ def test_three_workers_without_trouble() -> None:
         Budgets(crashes=1),
         Budgets(stops=1),
         Budgets(given_up=1, expiries=1),
+        Budgets(claims_ahead=2, expiries=1, lost_answers=1),
+        Budgets(claims_ahead=1, crashes=1),
     ],
     ids=str,
 )
@@ -457,6 +463,7 @@ def test_two_workers_with_trouble(budgets: Budgets) -> None:
         Budgets(crashes=1),
         Budgets(stops=1),
         Budgets(given_up=1),
+        Budgets(claims_ahead=1, expiries=1),
     ],
     ids=str,
 )
