@@ -177,10 +177,11 @@ def test_the_bill_is_right_to_the_cent_and_the_same_elsewhere_and_later(lab: Lab
 
 
 def test_a_plain_status_makes_no_more_calls_and_shows_what_is_recorded(lab: Lab) -> None:
+    lab.endpoint.queue("known", lab.endpoint.environment("known", 16, types=("m5.xlarge",)))
     lab.write(
         "pipeline.yaml",
-        "name: seen\nimage: busybox\n"
-        "steps: [{name: a, memory: 64MiB, array: 3, commands: [sleep 1, sleep 1, sleep 1]}]\n",
+        "name: seen\nimage: busybox\nsteps:\n"
+        "  - {name: a, memory: 64MiB, queue: known, array: 3, commands: [sleep 1, sleep 1, 'true']}\n",
     )
     done = lab("run", "pipeline.yaml", "--engine", "aws", "--env", "lab")
     assert "cost: $" in done.stdout
@@ -207,7 +208,7 @@ def test_the_cost_is_estimated_with_the_types_of_the_queue_before_a_run(lab: Lab
     lab.write("pipeline.yaml", text.replace(", EXPECT", ""))
     aws = ("pipeline.yaml", "--engine", "aws", "--env", "lab")
     # 4 instances with 4 vCPUs each
-    fleet = "unknown for a; an hour of the fleet at full size costs $0.2596 to $0.2596 on spot"
+    fleet = "unknown for a; an hour of the fleet at full size: $0.2596 on spot"
     assert fleet in lab("plan", *aws).stdout
     lab.write("pipeline.yaml", text.replace("EXPECT", "expect: 3m"))
     cost = lab.json("plan", *aws)["cost"]

@@ -473,7 +473,8 @@ def test_three_workers_with_trouble(budgets: Budgets) -> None:
 
 @pytest.mark.parametrize("has_dependents", [0, 1])
 def test_workers_of_a_scaled_step(has_dependents: int) -> None:
-    assert explore(Budgets(scales=1, has_dependents=has_dependents), 2) > 1000
+    budgets = Budgets(scales=1, has_dependents=has_dependents, claims_ahead=1)
+    assert explore(budgets, 2) > 1000
 
 
 @pytest.mark.slow

@@ -145,6 +145,7 @@ def expected_fields(file: dict[str, Any], step: dict[str, Any]) -> dict[str, Any
         "memory_mib": mib.get("memory", 512),
         "shm_mib": mib.get("shm"),
         "timeout_s": int(values["timeout"].removesuffix("s")) if "timeout" in values else None,
+        "expect_s": None,
         "retry_on": tuple(map(rule, values.get("retry_on", ["any"]))),
         "fail_on": tuple(map(rule, values.get("fail_on", []))),
         "share_out": "static",

@@ -125,7 +125,7 @@ def test_without_any_time_an_hour_of_the_fleet_is_priced(tmp_path: Path) -> None
     cost = cost_of_prepared(prepared(plan, choice), tmp_path, "local", NoAws())
     assert cost is not None and cost.spot_usd is None and cost.on_demand_usd is None
     assert cost.fleet_on_demand_usd_h == Range(pytest.approx(2 * 0.384), pytest.approx(4 * 0.192))
-    assert "unknown for a; an hour of the fleet at full size costs" in estimate_line(cost)
+    assert "unknown for a; an hour of the fleet at full size: $" in estimate_line(cost)
 
 
 def test_a_run_that_costs_nothing_has_no_estimate(tmp_path: Path) -> None:

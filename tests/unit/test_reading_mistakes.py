@@ -147,7 +147,7 @@ MISTAKES = [
         [
             (
                 '1:1: unknown key "xyzzy" in the file; the keys here are name, steps, image,'
-                " env, params, defaults, workspace, fail_fast"
+                " env, params, defaults, workspace, fail_fast, spot, max_cost"
             )
         ],
     ),
@@ -697,7 +697,7 @@ MISTAKES = [
             "1:21: array cannot be a default; write it in each step",
             (
                 '1:31: unknown key "foo" in defaults; the keys here are cpus, memory, gpus,'
-                " timeout, retries, retry_on, fail_on, max_running, keep_going, image, shm,"
+                " timeout, expect, retries, retry_on, fail_on, max_running, keep_going, image, shm,"
                 " queue, share, priority, log_mode, mounts, ulimits, user"
             ),
             '1:39: unknown key "mmory" in defaults; did you mean "memory"?',

@@ -50,11 +50,11 @@ def bill_lines(cost: RunBill) -> list[str]:
 
 
 def recorded_lines(cost: RunBill | None, flags: str = "") -> list[str]:
-    """Return the lines of a status about the cost; none for a run that costs nothing.
+    """Return the lines of a status about the cost; none if it is nothing, or wholly unknown.
 
     ``flags``: as in ``render.status_lines``.
     """
-    if cost is None:
+    if cost is None or (cost.unknown and not cost.bill.paid_usd):
         return []
     return ["", f"cost: {cost_line(cost)}; `batchyard cost {cost.run_id}{flags}` shows it by step"]
 

@@ -46,12 +46,8 @@ def estimate_line(cost: PlanCost) -> str:
     """Return what a run is likely to cost, in one line, with its reasons."""
     spot, on_demand = cost.spot_usd, cost.on_demand_usd
     if spot is None and on_demand is None:
-        spot_h, on_demand_h = map(_show_range, (cost.fleet_spot_usd_h, cost.fleet_on_demand_usd_h))
         steps = ", ".join(step.step for step in cost.steps if step.spot_usd is None)
-        return (
-            f"estimated cost: unknown for {steps}; an hour of the fleet at full size costs "
-            f"{spot_h} on spot, {on_demand_h} on demand"
-        )
+        return "; ".join([f"estimated cost: unknown for {steps}", *_fleet_lines(cost)])
     reasons = "; ".join(
         f"{step.step}: {_show_spread(step.spread)} a command on {step.offer.type.name}"
         for step in cost.steps
@@ -76,7 +72,10 @@ def _show_spread(spread: Spread | None) -> str:
 
 
 def _show_range(usd: Range | None) -> str:
-    return "?" if usd is None else f"${usd.low:.4f} to ${usd.high:.4f}"
+    if usd is None:
+        return "?"
+    low, high = f"${usd.low:.4f}", f"${usd.high:.4f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def advice_lines(advice: Advice) -> list[str]:

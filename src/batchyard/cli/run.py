@@ -133,7 +133,7 @@ def _print_estimate(prepared: PreparedRun, home: Path, engine: str) -> None:
     # A run begins also where nobody knows its cost.
     with suppress(BatchyardError):
         cost = cost_of_prepared(prepared, home, engine, asks_runs=False)
-        if cost is not None:
+        if cost is not None and not cost.is_unknown:
             click.echo(f"note: {render_cost.estimate_line(cost)}", err=True)
 
 

@@ -67,6 +67,13 @@ class PlanCost:
     def spot_usd(self) -> Range | None:
         return _add(step.spot_usd for step in self.steps)
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether neither the cost of the run nor that of its fleet is known."""
+        ranges = (self.on_demand_usd, self.spot_usd)
+        fleet = (self.fleet_on_demand_usd_h, self.fleet_spot_usd_h)
+        return not any((*ranges, *fleet))
+
     def to_json(self) -> dict[str, Any]:
         return {
             "steps": [step.to_json() for step in self.steps],
