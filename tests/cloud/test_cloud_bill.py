@@ -177,11 +177,11 @@ def test_the_bill_is_right_to_the_cent_and_the_same_elsewhere_and_later(lab: Lab
 
 
 def test_a_plain_status_makes_no_more_calls_and_shows_what_is_recorded(lab: Lab) -> None:
-    lab.endpoint.queue("known", lab.endpoint.environment("known", 16, types=("m5.xlarge",)))
+    lab.endpoint.queue("seen", lab.endpoint.environment("seen", 16, types=("m5.xlarge",)))
     lab.write(
         "pipeline.yaml",
         "name: seen\nimage: busybox\nsteps:\n"
-        "  - {name: a, memory: 64MiB, queue: known, array: 3, commands: [sleep 1, sleep 1, 'true']}\n",
+        "  - {name: a, memory: 64MiB, queue: seen, array: 3, commands: [sleep 1, sleep 1, pwd]}\n",
     )
     done = lab("run", "pipeline.yaml", "--engine", "aws", "--env", "lab")
     assert "cost: $" in done.stdout
