@@ -20,7 +20,7 @@ SEED = int(os.environ.get("BATCHYARD_TESTS_SEED", "20261115"))
 # A busy machine is no fault of the code under test, so an example may take any time.
 settings.register_profile(
     "same",
-    max_examples=50,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,

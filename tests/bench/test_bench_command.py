@@ -51,6 +51,7 @@ def test_a_run_leaves_a_table_json_and_csv(measured: Path) -> None:
 
 
 def test_progress_goes_to_stderr_and_the_table_to_stdout(tmp_path: Path) -> None:
+    hide_other_libraries(tmp_path)
     done = batchyard(tmp_path, *QUICK, "--all-candidates", "--threads", "1", "--seed", "5")
     assert done.stderr.startswith("1/1 Triad") and "every candidate:" in done.stdout
     assert "written: out/cpu-benchmark.txt" in done.stdout
@@ -60,6 +61,7 @@ def test_progress_goes_to_stderr_and_the_table_to_stdout(tmp_path: Path) -> None
 
 
 def test_nothing_is_said_about_a_gpu_that_is_not_there(tmp_path: Path) -> None:
+    hide_other_libraries(tmp_path)
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = batchyard(
         tmp_path, "bench", "run", "--quick", "--only", "triad", "--out", "out", env=environ
@@ -100,6 +102,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_size_that_does_not_fit_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    hide_other_libraries(tmp_path)
     done = batchyard(
         tmp_path,
         "bench",
@@ -223,6 +226,7 @@ def test_a_page_takes_types_and_prices(measured: Path, tmp_path: Path) -> None:
 
 
 def test_results_of_different_workloads(measured: Path, tmp_path: Path) -> None:
+    hide_other_libraries(tmp_path)
     batchyard(
         tmp_path,
         "bench",

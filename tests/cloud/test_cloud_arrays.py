@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from cloud_lab import Lab, calls
 
 HEAD = "name: rows\nimage: busybox\ndefaults: {memory: 256MiB}\nsteps:\n"
 
 
+@pytest.mark.slow
 def test_an_array_of_one_is_told_its_index(lab: Lab) -> None:
     say = 'echo "idx $AWS_BATCH_JOB_ARRAY_INDEX of $AWS_BATCH_JOB_ARRAY_SIZE $ARRAY_SIZE"'
     steps = (
@@ -21,6 +23,7 @@ def test_an_array_of_one_is_told_its_index(lab: Lab) -> None:
         assert "idx 0 of 1 1" in lab("logs", run, step).stdout
 
 
+@pytest.mark.slow
 def test_child_by_child_on_more_than_aws_takes(lab: Lab) -> None:
     """Of 21 pairs one child fails: its own follower does, the other one runs."""
     names = [f"s{number}" for number in range(21)]
@@ -39,6 +42,7 @@ def test_child_by_child_on_more_than_aws_takes(lab: Lab) -> None:
     assert lab("logs", run, "last").stdout.count("it ran") == 1
 
 
+@pytest.mark.slow
 def test_a_retry_of_scattered_children_of_a_plain_command(lab: Lab, calm: None) -> None:
     """Every second of 300 children fails; the command is long.
 

@@ -139,6 +139,7 @@ class Oracle:
         self.usd["idle"] += (1 - sum(shares.values())) * usd  # type: ignore[assignment]
 
 
+@pytest.mark.slow
 def test_the_bill_is_right_to_the_cent_and_the_same_elsewhere_and_later(lab: Lab) -> None:
     run = submit(lab)
     assert "SUCCEEDED" in lab("status", run, "--watch").stdout

@@ -54,6 +54,7 @@ def test_a_retry_of_a_retry_goes_on_from_the_last_checkpoint(lab: Lab) -> None:
     assert read_lines(lab, fourth) == ["0 from 2", "1 from 2"]
 
 
+@pytest.mark.slow
 def test_a_retry_on_demand_goes_on_from_the_checkpoint_of_a_stopped_run(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE.replace("FOLDER", str(lab.folder)))
     first = lab.run("--detach")

@@ -71,6 +71,7 @@ def test_an_unchanged_file_is_uploaded_once(lab: Lab, calm: None) -> None:
     assert all(not name.startswith(".") for name in lab("runs", "--env", "lab").stdout.split())
 
 
+@pytest.mark.slow
 def test_a_retry_uses_the_files_of_the_run_and_what_changed_here(lab: Lab, tmp_path: Path) -> None:
     prepare(lab, "again")
     lab.write("second/unused", "")
@@ -90,6 +91,7 @@ def test_a_retry_uses_the_files_of_the_run_and_what_changed_here(lab: Lab, tmp_p
     assert (lab.folder / "out-1").read_text() == "2\n"
 
 
+@pytest.mark.slow
 def test_a_retry_without_the_content_is_refused(lab: Lab, calm: None) -> None:
     prepare(lab, "lost")
     lab.write("second/unused", "")
@@ -101,6 +103,7 @@ def test_a_retry_without_the_content_is_refused(lab: Lab, calm: None) -> None:
     assert "1 input file of the retried run (raw/2) are neither here nor in s3://" in message
 
 
+@pytest.mark.slow
 def test_fetching_takes_one_request_a_file(lab: Lab, calm: None) -> None:
     prepare(lab, "fetched")
     run = lab.run("--detach")

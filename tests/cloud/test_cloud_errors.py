@@ -252,6 +252,7 @@ def test_flags_of_this_machine_are_refused(lab: Lab) -> None:
     assert "--engine aws" in lab("run", "pipeline.yaml", "--env", "lab", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_step_with_no_room_for_the_worker_is_told_so(lab: Lab) -> None:
     assert "MiB of memory" not in lab(*RUN).stderr
     lab.write("pipeline.yaml", PIPELINE.replace("256MiB", "64MiB"))

@@ -138,6 +138,7 @@ def test_a_client_killed_on_a_bad_day(
         lab("stop", run)
 
 
+@pytest.mark.slow
 def test_two_at_once_do_not_submit_twice(tmp_path: Path, endpoint: Endpoint) -> None:
     lab = prepared(tmp_path / "lab", endpoint)
     process = lab.start("run", "pipeline.yaml", "--engine", "aws", "--env", "lab", "--detach")

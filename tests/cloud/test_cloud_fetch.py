@@ -48,6 +48,7 @@ def test_from_another_machine(lab: Lab, run: str, tmp_path: Path) -> None:
     assert "fetched 1 output file into" in lab("resume", run).stderr
 
 
+@pytest.mark.slow
 def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
     """The run's record names a folder that no longer exists; `fetch` must not create it."""
     shutil.copytree(lab.folder, tmp_path / "copy")

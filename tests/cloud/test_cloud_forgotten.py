@@ -133,6 +133,7 @@ def test_retry_runs_nothing_that_has_a_success_record(lab: Lab) -> None:
     )
 
 
+@pytest.mark.slow
 def test_status_shows_what_the_records_tell(lab: Lab) -> None:
     _, run = an_old_run(lab)
     # AWS Batch keeps ended jobs for a week; a younger job that it does not know has not ended.
@@ -163,6 +164,7 @@ def test_status_shows_what_the_records_tell(lab: Lab) -> None:
     assert "leaves no" in Path(lab.folder, lab("report", run).stdout.strip()).read_text()
 
 
+@pytest.mark.slow
 def test_another_machine_finds_the_same(lab: Lab, tmp_path: Path) -> None:
     notes, run = an_old_run(lab)
     before = notes.counts
@@ -174,6 +176,7 @@ def test_another_machine_finds_the_same(lab: Lab, tmp_path: Path) -> None:
     assert more == Counter([*FAILED, "plain.0"])
 
 
+@pytest.mark.slow
 def test_a_run_of_which_all_has_a_record_has_nothing_to_retry(lab: Lab) -> None:
     notes = Notes(lab)
     notes.good.touch()
@@ -188,6 +191,7 @@ def test_a_run_of_which_all_has_a_record_has_nothing_to_retry(lab: Lab) -> None:
     assert "everything in it succeeded" in lab("retry", run, code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_watched_run_that_aws_has_forgotten_is_retried_by_what_was_kept(lab: Lab) -> None:
     notes = Notes(lab)
     run = lab.run("--on-demand", code=1)
@@ -209,6 +213,7 @@ def test_a_watched_run_that_aws_has_forgotten_is_retried_by_what_was_kept(lab: L
     assert more == Counter(FAILED)
 
 
+@pytest.mark.slow
 def test_a_retry_of_a_retry_knows_what_the_first_run_has_done(lab: Lab, tmp_path: Path) -> None:
     notes = Notes(lab)
     run = lab.run("--on-demand", code=1)

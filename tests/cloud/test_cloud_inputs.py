@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from cloud_lab import BUCKET, Lab
 
 PIPELINE = """\
@@ -21,6 +22,7 @@ steps:
 RUN = ("run", "pipeline.yaml", "--engine", "aws", "--env", "lab")
 
 
+@pytest.mark.slow
 def test_inputs_that_nothing_gives(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     lab.write("raws/1.txt", "line\n")
@@ -53,6 +55,7 @@ def test_inputs_that_nothing_gives(lab: Lab) -> None:
     assert lab.ended(lab.run()) == "SUCCEEDED"
 
 
+@pytest.mark.slow
 def test_a_workspace_in_s3_is_not_looked_into(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     for name in ("raw/1.txt", "limit.txt"):
@@ -60,6 +63,7 @@ def test_a_workspace_in_s3_is_not_looked_into(lab: Lab) -> None:
     assert lab.ended(lab.run("--workspace", f"s3://{BUCKET}/data/")) == "SUCCEEDED"
 
 
+@pytest.mark.slow
 def test_odd_files_are_a_sentence_before_anything_is_recorded(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     lab.write("limit.txt", "3\n")
@@ -107,6 +111,7 @@ def test_outputs_of_an_earlier_run_are_no_inputs_of_the_next(lab: Lab) -> None:
     assert "total: 4 files not sent (out/1.txt, ...): an earlier step of this run" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_retry_takes_no_outputs_of_finished_steps_from_here(lab: Lab) -> None:
     lab.write("pipeline.yaml", COUNTING)
     lab.write("state", "not yet")

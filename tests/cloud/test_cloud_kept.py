@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from cloud_lab import BUCKET, ENVIRONMENTS, Lab, run_of
 
 FAILING = """\
@@ -46,6 +47,7 @@ def delete_bucket(lab: Lab) -> None:
     s3.delete_bucket(Bucket="short-lived")
 
 
+@pytest.mark.slow
 def test_a_failed_and_a_stopped_run_without_credentials(lab: Lab) -> None:
     lab.write("pipeline.yaml", FAILING)
     failed = lab.run(code=1)

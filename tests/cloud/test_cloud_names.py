@@ -64,6 +64,7 @@ def test_no_region_to_look_in(lab: Lab) -> None:
     assert "the file has none." in lab(*run, "lab", code=2, environ=NO_REGION).stderr
 
 
+@pytest.mark.slow
 def test_a_list_without_an_image(lab: Lab) -> None:
     lab.write("list.txt", "echo a\necho b\n")
     command = ("run", "list.txt", "--engine", "aws", "--env", "lab", "--detach")

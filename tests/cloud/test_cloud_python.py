@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cloud_lab import Lab, batch_calls, calls
 
 PIPELINE = """\
@@ -41,6 +42,7 @@ def told(lab: Lab, program: str, code: int = 0) -> Any:
     return json.loads(done.stdout) if done.stdout else None
 
 
+@pytest.mark.slow
 def test_a_run_to_its_files_with_a_retry_on_demand(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     lab.write("raw.txt", "line\n")
@@ -72,6 +74,7 @@ print(json.dumps([run.id, run.wait(timeout_s=300), run.fetch(), run.status()["re
     )
 
 
+@pytest.mark.slow
 def test_stop_timeouts_and_what_another_machine_began(lab: Lab, tmp_path: Path) -> None:
     lab.write("pipeline.yaml", LONG)
     run = told(
@@ -103,6 +106,7 @@ print(json.dumps([run.wait(300), run.status()["steps"][0]["reason"]]))
     assert not [one for one in left if run[0] in one["consumableResourceName"]]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_not_submitted_whole_is_gone_on_with(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     lab.write("raw.txt", "line\n")

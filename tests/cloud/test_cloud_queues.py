@@ -42,6 +42,7 @@ def refuse(lab: Lab, step: str, settings: str = "") -> str:
     return messages.pop()
 
 
+@pytest.mark.slow
 def test_a_step_that_no_host_of_its_queue_can_run_is_refused(lab: Lab) -> None:
     said = refuse(lab, "{name: a, command: echo, gpus: 1}")
     assert "asks for 1 vCPU, 512MiB and 1 GPU, and queue spot has no host for it" in said

@@ -31,6 +31,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
         it.stop(signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_worker_and_commands_have_the_region_of_the_environment(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     run = lab.run()

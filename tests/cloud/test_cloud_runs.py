@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 from cloud_lab import BUCKET, Lab, batch_calls, calls, run_of, until
 
 PIPELINE = """\
@@ -136,6 +137,7 @@ def test_a_run_from_its_files_to_its_files(lab: Lab, tmp_path: Path) -> None:
     assert lab.job_names()[f"{run}-cut"] == 1
 
 
+@pytest.mark.slow
 def test_retry_runs_only_what_failed(lab: Lab, calm: None) -> None:
     mark = flaky(lab)
     run = lab.run(code=1)
@@ -303,6 +305,7 @@ def test_logs_are_followed_as_they_come_each_line_once(lab: Lab) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_a_run_is_found_from_another_machine(lab: Lab, tmp_path: Path) -> None:
     shop(lab)
     run = lab.run("--detach")
@@ -324,6 +327,7 @@ def test_a_run_is_found_from_another_machine(lab: Lab, tmp_path: Path) -> None:
     assert "no run shop-20200101-abcdef" in said and "runs --env" in said
 
 
+@pytest.mark.slow
 def test_another_machine_retries_with_the_lists_in_s3(lab: Lab, tmp_path: Path) -> None:
     mark = flaky(lab)
     run = lab.run(code=1)
@@ -338,6 +342,7 @@ def test_another_machine_retries_with_the_lists_in_s3(lab: Lab, tmp_path: Path) 
     }
 
 
+@pytest.mark.slow
 def test_a_run_that_another_machine_left_half_submitted(lab: Lab, tmp_path: Path) -> None:
     """Nothing but what is in S3 and in the queues tells what has been submitted."""
     shop(lab)
@@ -393,6 +398,7 @@ def test_status_shows_who_waits_for_a_host(lab: Lab, calm: None) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_failed_run_of_many_children_is_shown_with_few_calls(lab: Lab, calm: None) -> None:
     lab.write(
         "pipeline.yaml",
@@ -409,6 +415,7 @@ def test_a_failed_run_of_many_children_is_shown_with_few_calls(lab: Lab, calm: N
     assert batch_calls(before, calls(lab.endpoint)) == {"batch:DescribeJobs": 1}
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_tried_again_where_any_failure_is(lab: Lab) -> None:
     lab.write("pipeline.yaml", KILLED)
     run = lab.run(code=1)

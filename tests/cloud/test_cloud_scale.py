@@ -80,6 +80,7 @@ def test_added_children_join_and_the_next_step_waits_for_them(
     assert "the run is over" in lab("scale", run, "a", "5", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_failure_of_an_added_child_fails_the_step_and_is_retried(lab: Lab, calm: None) -> None:
     fail = 'until test -e "$YARD/go"; do sleep 0.1; done; test -e "$YARD/now"'
     run = start(lab, [f'echo {number} >> "$YARD/ran"; {fail}' for number in range(2)], array=1)
@@ -95,6 +96,7 @@ def test_a_failure_of_an_added_child_fails_the_step_and_is_retried(lab: Lab, cal
     assert ran(lab) == [0, 0, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_dependents", [True, False])
 def test_dismissed_children_end_after_their_block(
     lab: Lab, calm: None, *, has_dependents: bool
@@ -115,6 +117,7 @@ def test_dismissed_children_end_after_their_block(
     assert step_a(lab, run)["size"] == 3
 
 
+@pytest.mark.slow
 def test_stop_ends_added_children_and_no_more_are_added(lab: Lab, calm: None) -> None:
     run = start(lab, [WAIT.format(number=number) for number in range(6)], array=1)
     until_ran(lab, 1)
@@ -126,6 +129,7 @@ def test_stop_ends_added_children_and_no_more_are_added(lab: Lab, calm: None) ->
     assert "the run is over" in lab("scale", run, "a", "5", code=2).stderr
 
 
+@pytest.mark.slow
 def test_what_a_process_left_that_died_before_its_submission_is_submitted_once(
     lab: Lab, calm: None
 ) -> None:

@@ -41,6 +41,7 @@ def half_submitted(lab: Lab) -> tuple[str, subprocess.Popen[bytes]]:
     raise AssertionError("all jobs were submitted before the process could be stopped")
 
 
+@pytest.mark.slow
 def test_a_stop_from_another_machine_while_it_is_being_submitted(lab: Lab, tmp_path: Path) -> None:
     run, first = half_submitted(lab)
     before = len(lab.jobs_of(run))
@@ -113,6 +114,7 @@ def test_a_run_that_was_not_submitted_whole_can_be_given_up(lab: Lab) -> None:
     lab("stop", again)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("calm")
 def test_what_never_began_is_no_attempt(lab: Lab) -> None:
     lab.write(

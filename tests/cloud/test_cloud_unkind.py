@@ -39,6 +39,7 @@ def read_lines(lab: Lab, run: str) -> list[str]:
     return [line for line in lab("logs", run).stdout.splitlines() if line.startswith("here")]
 
 
+@pytest.mark.slow
 def test_bodies_of_s3_that_are_cut_short_are_read_again(lab: Lab) -> None:
     let_go(lab)
     run = lab.run("--detach")

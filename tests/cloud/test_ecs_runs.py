@@ -156,5 +156,5 @@ def test_tasks_on_fargate_have_interfaces_of_their_own(lab: Lab) -> None:
 
 def test_the_cost_of_a_run_on_a_cluster_is_not_called_nothing(lab: Lab) -> None:
     lab("run", "--engine", "ecs", "--env", "tasks", "--image", "busybox", "--", "sleep 1")
-    shown = lab("cost", "last").stdout
-    assert "alone, this run would have cost" in shown and "nothing" not in shown.splitlines()[0]
+    first_line = lab("cost", "last").stdout.splitlines()[0]
+    assert first_line.endswith(": cost unknown"), first_line

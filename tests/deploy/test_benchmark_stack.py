@@ -138,6 +138,7 @@ def check_both_devices(endpoint: Endpoint, outputs: dict[str, str]) -> None:
         assert found == {f"{device}-benchmark.txt": "measured\n", "raw/args": "--quick\n"}
 
 
+@pytest.mark.slow
 def test_deployed_by_hand_it_runs_the_code_of_its_bucket_on_both_devices(
     large_endpoint: Endpoint,
 ) -> None:
@@ -157,6 +158,7 @@ def test_deployed_by_hand_it_runs_the_code_of_its_bucket_on_both_devices(
     assert (outputs["CpuTypes"], outputs["GpuTypes"]) == ("c6i.4xlarge", "g4dn.xlarge")
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_kept_where_the_benchmark_fails(large_site: Site) -> None:
     large_site.about("deploy", "gpu-batch-benchmark", "--yes")
     endpoint, outputs = large_site.endpoint, large_site.outputs()
@@ -166,6 +168,7 @@ def test_what_was_measured_is_kept_where_the_benchmark_fails(large_site: Site) -
     assert results_of(endpoint, outputs, "cpu", job)["cpu-benchmark.txt"] == "measured\n"
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_kept_where_the_benchmark_is_stopped(large_site: Site) -> None:
     large_site.about("deploy", "gpu-batch-benchmark", "--yes")
     endpoint, outputs = large_site.endpoint, large_site.outputs()
@@ -190,6 +193,7 @@ def said_by(endpoint: Endpoint, job_id: str, outputs: dict[str, str]) -> list[st
         return []  # it has said nothing yet
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_kept_where_only_the_first_process_is_told_to_end(
     large_site: Site,
 ) -> None:
@@ -267,6 +271,7 @@ def test_code_in_the_images_is_not_fetched(large_site: Site) -> None:
     }
 
 
+@pytest.mark.slow
 def test_batchyards_own_commands_take_it_for_a_stack_of_the_environment(large_site: Site) -> None:
     large_site.about("deploy", "gpu-batch-benchmark", "--set", "Purchase=spot", "--yes")
     name = f"{large_site.env}-gpu-batch-benchmark"

@@ -137,6 +137,7 @@ def _look_at_batch(site: Site, outputs: dict[str, str]) -> None:
     assert definition["containerProperties"]["jobRoleArn"] == outputs["JobRoleArn"]
 
 
+@pytest.mark.slow
 def test_a_pipeline_runs_on_the_queues_that_were_made(site: Site) -> None:
     site.about("deploy", "--yes")
     (site.folder / "pipeline.yaml").write_text(PIPELINE)
@@ -202,6 +203,7 @@ def test_nodes_without_a_way_out_have_endpoints(site: Site) -> None:
     assert "- EcsEndpoint" in done.stderr and "+ RouteOut" in done.stderr
 
 
+@pytest.mark.slow
 def test_zones_are_added_while_stacks_use_the_subnets_and_none_is_taken_away(site: Site) -> None:
     site.about("deploy", "--yes", "--set", "Zones=2")
     arn = site.compute_environment("cpu-spot")["computeEnvironmentArn"]
@@ -247,6 +249,7 @@ def test_an_export_that_others_use_is_not_tried_to_be_changed(site: Site) -> Non
     assert len(site.outputs()["Subnets"].split(",")) == 3
 
 
+@pytest.mark.slow
 def test_a_new_image_reaches_the_self_managed_nodes(site: Site) -> None:
     site.about("deploy", "--yes")
     ssm, name = site.endpoint.client("ssm"), f"/{site.env}/gpu-image"
@@ -326,6 +329,7 @@ def test_a_newer_image_of_ones_own_reaches_the_nodes_by_its_version(site: Site) 
     assert image() == "ami-0b"
 
 
+@pytest.mark.slow
 def test_an_update_changes_in_place_and_stays(site: Site) -> None:
     site.about("deploy", "--yes")
     before = site.compute_environment("cpu-spot")
@@ -384,6 +388,7 @@ def test_without_an_answer_nothing_is_made(site: Site) -> None:
     assert site.stacks() == {}
 
 
+@pytest.mark.slow
 def test_yes_and_no_and_then_it_goes_on(site: Site) -> None:
     site.about("deploy", answers="y\ny\nn\n", code=130)
     assert sorted(site.stacks()) == [f"{site.env}-network", f"{site.env}-storage"]
@@ -410,6 +415,7 @@ def test_what_an_interrupted_attempt_left_does_not_matter(site: Site) -> None:
     site.endpoint.client("ec2").describe_vpcs(VpcIds=[site.outputs()["Vpc"]])
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_goes_on(site: Site) -> None:
     # On a busy machine a kill comes late, and the next command finds more done than was meant.
     site.killed("deploy", "--yes", at="-network: 1")  # the change is shown, and not begun
@@ -514,6 +520,7 @@ def test_a_template_alone_names_what_it_needs(site: Site) -> None:
 # -- looking -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_diff_changes_nothing(site: Site) -> None:
     planned = _added(site.about("diff").stdout)
     assert site.stacks() == {}

@@ -121,6 +121,7 @@ def test_an_environment_of_the_file_is_told_apart_from_one_that_is_deployed(site
     assert "nothing to do" in site.about("destroy", "--yes").stdout
 
 
+@pytest.mark.slow
 def test_every_version_in_a_bucket_goes(site: Site) -> None:
     site.about("deploy", "storage", "--yes")
     bucket = site.outputs()["Bucket"]
@@ -157,6 +158,7 @@ def test_images_are_not_deleted_unless_that_is_said(site: Site) -> None:
         ecr.describe_repositories(repositoryNames=[name])
 
 
+@pytest.mark.slow
 def test_exports_that_others_use_keep_a_stack(site: Site) -> None:
     site.about("deploy", "network", "--yes")
     subnets = {"Fn::Select": [0, {"Fn::Split": [",", {"Fn::ImportValue": f"{site.env}-subnets"}]}]}
@@ -183,6 +185,7 @@ def test_exports_that_others_use_keep_a_stack(site: Site) -> None:
     assert site.stacks() == {}
 
 
+@pytest.mark.slow
 def test_jobs_that_are_not_over_are_named(site: Site) -> None:
     site.about("deploy", "--yes")
     queue = f"{site.env}-cpu"
@@ -211,6 +214,7 @@ def test_a_stack_that_was_never_made_goes_too(site: Site) -> None:
     site.endpoint.client("ecr").describe_repositories(repositoryNames=[f"{site.env}/pipelines"])
 
 
+@pytest.mark.slow
 def test_log_streams_and_services_are_listed(site: Site) -> None:
     site.about("deploy", "--yes")
     # The stack waits for the tasks of its service.

@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import Any
 
+import pytest
 from site_of_stacks import CORE, Site
 
 from batchyard.infra import read_template
@@ -29,6 +30,7 @@ def command_in(text: str) -> list[str]:
     return shlex.split(text.partition("`batchyard ")[2].partition("`")[0])
 
 
+@pytest.mark.slow
 def test_a_first_stack_that_could_not_be_made(site: Site) -> None:
     """It exports nothing, and what is left of it has to be mended all the same."""
     ecr = site.endpoint.client("ecr")
@@ -54,6 +56,7 @@ def test_a_first_stack_that_could_not_be_made(site: Site) -> None:
     assert "in part" not in line(site)
 
 
+@pytest.mark.slow
 def test_a_deployment_that_was_interrupted(site: Site) -> None:
     site.killed("deploy", "--yes", at="-storage: CREATE_COMPLETE")
     shown = line(site)

@@ -242,6 +242,7 @@ def pipeline_at(folder: Path, queue: str, steps: str) -> Path:
     return folder / "pipeline.yaml"
 
 
+@pytest.mark.slow
 def test_an_unmanaged_environment_runs_on_this_machine_and_is_healthy(
     yard: Yard, tmp_path: Path
 ) -> None:
@@ -907,6 +908,7 @@ def test_a_pipeline_whose_queue_is_not_there(yard: Yard, lab: Path) -> None:
     assert done.returncode == 2 and "no job queue nowhere" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_named_environment_is_all_its_queues(yard: Yard, lab: Path) -> None:
     home = ("--home", str(lab / ".batchyard"))
     assert yard.report("env", "lab", *home)["state"] == "healthy"
@@ -969,6 +971,7 @@ def test_the_id_of_a_run_is_no_id_of_a_job(yard: Yard) -> None:
     assert done.returncode == 2 and "the job last: it takes the id of a job" in done.stdout
 
 
+@pytest.mark.slow
 def test_nothing_is_fixed_unless_the_user_says_yes(yard: Yard) -> None:
     environment = yard.environment()
     queue = yard.queue(environment)

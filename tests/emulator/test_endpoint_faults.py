@@ -168,6 +168,7 @@ def test_jobs_with_a_region(start: Callable[..., Endpoint]) -> None:
     assert endpoint.output(job_id) == ["eu-west-1 eu-west-1"]
 
 
+@pytest.mark.slow
 def test_the_option_takes_the_same_text(start: Callable[..., Endpoint]) -> None:
     endpoint = start("--cpus", "1", "--faults", "error@ListJobs=1,seed=1")
     done = endpoint.aws("batch", "list-jobs", "--job-queue", "queue", check=False)

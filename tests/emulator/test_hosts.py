@@ -167,6 +167,7 @@ def test_a_job_and_its_instance(endpoint: Endpoint, kind: str, life_cycle: str) 
     assert ended and container_instances(endpoint, name) == []
 
 
+@pytest.mark.slow
 def test_clients_that_look_at_once_see_each_instance_once(endpoint: Endpoint) -> None:
     endpoint.queue("busy", endpoint.environment("busy", types=("m3.medium",)))
     array = endpoint.run("sleep", "0.1", queue="busy", arrayProperties={"size": 40})

@@ -205,6 +205,7 @@ def test_roles_get_the_policies_of_aws(local_client: Client) -> None:
     assert [policy["PolicyArn"] for policy in attached] == [arn]
 
 
+@pytest.mark.slow
 def test_the_aws_command(port: int) -> None:
     environment = {
         "PATH": "/usr/bin:/bin",

@@ -1058,6 +1058,7 @@ def test_templates_are_validated_and_summarised(stacks: Stacks) -> None:
     assert summary["ResourceTypes"] == ["AWS::Batch::JobDefinition", "AWS::IAM::Role"]
 
 
+@pytest.mark.slow
 def test_the_aws_command_deploys_and_deploys_again(
     stacks: Stacks, batch: Batch, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def reclaimed(endpoint: Endpoint, job_id: str, notice: str = "0") -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_first_the_notice_then_the_end(endpoint: Endpoint) -> None:
     """facts, 1.8 and 1.2: `Host EC2 (instance i-...) terminated.`, and no exit code, as no
     container exited."""

@@ -556,6 +556,7 @@ def test_priorities(endpoint: Endpoint, shared: str, off: str) -> None:
             )
 
 
+@pytest.mark.slow
 def test_a_queue_has_500_active_shares(endpoint: Endpoint) -> None:
     """6: the 501st is refused; one that is active already is not, and a share is free again when
     its jobs are over."""

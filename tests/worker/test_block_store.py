@@ -74,6 +74,7 @@ def held_claim(store: BlockStore, child: int, total: int, **options: float) -> H
     return result
 
 
+@pytest.mark.slow
 def test_of_many_claims_at_once_one_wins(store: BlockStore) -> None:
     requests = [WriteBlock(0, Lease((owner(child),)), None) for child in range(16)]
     with ThreadPoolExecutor(16) as pool:

@@ -177,6 +177,7 @@ def test_a_lease_is_renewed_while_a_command_runs(scene: Scene) -> None:
     assert scene.blocks()[0].state is BlockState.COMPLETE
 
 
+@pytest.mark.slow
 def test_a_command_that_kills_workers_fails_after_three_of_them(scene: Scene) -> None:
     kill = "kill -9 $PPID"
     commands = [kill, *(f"echo {number} >> $KEEP/ran" for number in range(1, 4))]

@@ -31,6 +31,7 @@ def test_the_log_has_what_the_commands_say_and_nothing_else(scene: Scene) -> Non
     assert scene.logs(job["jobId"]) == ["one", "two", "a", "b"]
 
 
+@pytest.mark.slow
 def test_more_children_than_commands_have_nothing_to_do(scene: Scene) -> None:
     job = scene.run(scene.orders(["echo only > $KEEP/ran"], size=3), size=3)
     assert job["status"] == "SUCCEEDED"
@@ -48,6 +49,7 @@ def test_commands_are_text_as_they_were_written(scene: Scene) -> None:
     assert scene.files() == {"a": 'ü "quoted"', "b": "two\nlines\n", "c": "4\n"}
 
 
+@pytest.mark.slow
 def test_a_plain_command_runs_in_every_child_and_is_numbered_by_it(scene: Scene) -> None:
     command = (
         'echo "$AWS_BATCH_JOB_ARRAY_INDEX of $AWS_BATCH_JOB_ARRAY_SIZE" '
@@ -61,6 +63,7 @@ def test_a_plain_command_runs_in_every_child_and_is_numbered_by_it(scene: Scene)
     assert scene.files() == {f"out-{n}": f"{n} of 3\n" for n in range(3)}
 
 
+@pytest.mark.slow
 def test_a_compact_array_over_two_jobs_keeps_the_steps_numbers(scene: Scene) -> None:
     commands = [f"echo {n} $AWS_BATCH_JOB_ARRAY_INDEX $ARRAY_SIZE > out-{n}" for n in range(16)]
     address = scene.orders(commands, size=8, indices=[[2, 2], [5, 6]], outputs=["out-*"])
@@ -96,6 +99,7 @@ def test_inputs_are_fetched_by_their_patterns_under_their_own_paths(scene: Scene
     assert scene.kept_lines("read") == ["oneraw/deep/er/b ü.bin"]
 
 
+@pytest.mark.slow
 def test_large_files_go_both_ways_in_parts_and_stay_as_they_are(scene: Scene) -> None:
     data = os.urandom(40 * 1024 * 1024 + 17)
     scene.put("ws/in/large", data)

@@ -125,6 +125,7 @@ def test_no_time_is_no_time(scene: Scene, tmp_path: Path) -> None:
     Transfers(scene.s3).download([], lambda: True)
 
 
+@pytest.mark.slow
 def test_more_files_than_are_under_way_at_once(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     for n in range(150):

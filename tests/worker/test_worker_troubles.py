@@ -112,6 +112,7 @@ class HostWithNotice:
 LONG_COMMAND = "echo began >> $KEEP/began; test $AWS_BATCH_JOB_ATTEMPT != 1 || sleep 600"
 
 
+@pytest.mark.slow
 def test_one_notice_costs_one_attempt(scene: Scene) -> None:
     with HostWithNotice(4).serve() as address:
         job = scene.run(
@@ -193,6 +194,7 @@ def test_a_terminated_job_saves_and_is_not_taken_for_done(scene: Scene) -> None:
     assert scene.done() == []
 
 
+@pytest.mark.slow
 def test_a_command_that_does_not_listen_is_ended_in_time_to_save(scene: Scene) -> None:
     command = (
         "trap '' TERM; mkdir ckpt; echo 41 > ckpt/state; touch $KEEP/begun; "

@@ -64,6 +64,8 @@ def cost_line(cost: RunBill) -> str:
     bill = cost.bill
     until = datetime.fromtimestamp(cost.until_s, UTC)
     when = "" if cost.is_final else f" until {until:%Y-%m-%d %H:%M} UTC"
+    if cost.unknown and not bill.paid_usd:
+        return f"cost unknown{when}"
     parts = [f"{show_dollars(bill.paid_usd)} paid{when}"]
     if bill.efficiency is not None:
         parts.append(f"{bill.efficiency:.0%} of it used")
