@@ -26,7 +26,7 @@ import machine
 
 BIN = Path(sys.executable).parent
 KEYS = {"aws_access_key_id": "bench", "aws_secret_access_key": "bench", "region_name": "us-east-1"}
-ONE_JOB_MS, RATE_SHARE, DESCRIBE_MS = 15, 0.70, 50
+ONE_JOB_MS, RATE_SHARE, DESCRIBE_MS = 15, 0.90, 50
 
 
 def batch_client(url: str) -> Any:
