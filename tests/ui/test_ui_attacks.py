@@ -94,6 +94,21 @@ def test_the_cookie_is_for_this_page_only(page: Page) -> None:
     assert page.token not in reply.headers["set-cookie"] and page.token not in reply.text
 
 
+def test_cookies_of_other_servers_do_not_lock_out_the_user() -> None:
+    """A browser sends the cookies of all ports of a host, also those that break the grammar."""
+    access = Access(8080, "t", "secret")
+    own = "batchyard-ui-8080=secret"
+    for cookies in (
+        f'prefs={{"x":"y"}}; {own}',
+        f"{own}; a b=\xe9,[]",
+        f"=;; ;{own}",
+        f"x; {own};",
+    ):
+        assert access.has_session({"cookie": cookies})
+    for cookies in ("", "x=secret", "batchyard-ui-8081=secret", "batchyard-ui-8080", f"a={own}"):
+        assert not access.has_session({"cookie": cookies})
+
+
 def test_unsafe_methods_are_refused(page: Page, run_id: str) -> None:
     own = {"Origin": f"http://127.0.0.1:{page.port}"}
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "X"):

@@ -13,7 +13,6 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from batchyard.quick_dataclasses import dataclass
@@ -102,13 +101,11 @@ class Access:
         return hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
 
     def has_session(self, headers: Mapping[str, str]) -> bool:
-        """Return whether the request has the cookie."""
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        value = cookies[self.cookie_name].value if self.cookie_name in cookies else ""
-        return hmac.compare_digest(value.encode(errors="replace"), self.session.encode())
+        """Return whether the request has the cookie, whatever cookies of other servers it has."""
+        pairs = (text.partition("=") for text in headers.get("cookie", "").split(";"))
+        values = [value.strip() for name, _, value in pairs if name.strip() == self.cookie_name]
+        session = self.session.encode()
+        return any(hmac.compare_digest(value.encode(errors="replace"), session) for value in values)
 
     def _is_own_host(self, header: str) -> bool:
         try:
