@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from pathlib import Path
 
@@ -175,3 +176,25 @@ def test_a_stop_ends_the_process_and_withdraws_its_followers(tmp_path: Path, sig
     ready = f"touch {tmp_path}/ready; exec sleep 600"
     events = run_series(tmp_path, ready, "true", stop=signum)
     assert events == [("Started", 0), ("Withdrawn", 1), ("Ended", 0)]
+
+
+def test_nothing_waits_for_a_process_that_cannot_be_watched(tmp_path: Path) -> None:
+    """Without a free file number, nothing shows how long a process runs."""
+    runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))))
+    tasks = [make_task(number, command) for number, command in enumerate(("sleep 600", "true"))]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    events: list[Event] = []
+    deadline = time.monotonic() + 5
+    try:
+        with runner.lock:
+            runner.start(*tasks)
+            free_number = os.dup(0)
+            os.close(free_number)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free_number, limits[1]))
+            while Withdrawn(tasks[1]) not in events and time.monotonic() < deadline:
+                runner.wait(0.01)
+                events += runner.take_events()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        runner.close()
+    assert [type(event) for event in events] == [Started, Withdrawn]

@@ -257,7 +257,9 @@ class Slots:
             self._end_early(launch, process)
         try:
             pidfd = os.pidfd_open(process.pid)
-        except OSError:  # too many open files: the next tick watches the pipe
+        except OSError:  # too many open files: nothing shows whether the process is a short one
+            with self._lock:
+                self._handle_long_process(process, series)
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         else:
             poll.register(pidfd, select.POLLIN)
