@@ -273,6 +273,42 @@ def test_a_running_run_is_live_and_a_dead_server_is_said(yard: Yard, tmp_path: P
         ]
 
 
+def test_the_last_output_is_shown_after_the_end_of_the_run(yard: Yard, tmp_path: Path) -> None:
+    """The run ends while the tab is hidden: the tab reads nothing until it is visible again."""
+    browser = yard.browser
+    home = tmp_path / ".batchyard"
+    wait = "until test -e go; do sleep 0.05; done"
+    record = begin_run(home, Step("work", command=f"echo started; {wait}; echo the end"))
+    operations.start(record)
+    log = "document.querySelector('pre.log').innerText"
+    try:
+        with serve(home) as page:
+            browser.open(page.address + f"#/log/{record.run_id}/work/0")
+            browser.wait_for(f"{log}.includes('started')")
+            set_visibility(browser, is_hidden=True)
+            (tmp_path / "go").touch()
+            with page.events("/api/run", run=record.run_id) as events:
+                while next(events)[1]["state"] == "RUNNING":
+                    pass
+            set_visibility(browser, is_hidden=False)
+            browser.wait_for(f"{log}.includes('the end')")
+            browser.open(yard.page.address)
+            browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
+        own = page.address.partition("?")[0]
+        browser.requests[:] = [url for url in browser.requests if not url.startswith(own)]
+    finally:
+        (tmp_path / "go").touch()
+
+
+def set_visibility(browser: Chromium, *, is_hidden: bool) -> None:
+    """Let the tab believe that another one covers it, or no longer."""
+    value = json.dumps(is_hidden)
+    browser.run(
+        f"Object.defineProperty(document, 'hidden', {{value: {value}, configurable: true}});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+
+
 def test_two_runs_side_by_side(yard: Yard) -> None:
     browser = yard.browser
     yard.show()

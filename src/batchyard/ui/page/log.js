@@ -7,7 +7,9 @@ import { NO_SERVER, follow, get, getJson, sayConnection } from "./live.js";
 
 const PART = 256 * 1024,
   MAX_TEXT = 4 * PART,
-  POLL_MS = 1000;
+  POLL_MS = 1000,
+  // Reads after the end of the run: its last output may be there later than its state.
+  LAST_READS = 3;
 
 export function showLog(view, about, run, step, index, wantedAttempt) {
   const child = { run, step, index };
@@ -370,6 +372,7 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
   drawDetails().catch((error) => details.replaceChildren(el("p", { class: "bad" }, error.message)));
   // The child is read again when the run has changed; the log each second, as long as it may grow.
   let isRunning = true,
+    readsLeft = LAST_READS,
     known = "";
   const stop = follow(`/api/run?run=${encodeURIComponent(run)}`, {
     run: (document) => {
@@ -380,7 +383,10 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
     },
   });
   timer = setInterval(() => {
-    if (isRunning && !document.hidden && end >= size) guard(append);
+    if (document.hidden || isBusy || end < size) return;
+    if (isRunning) readsLeft = LAST_READS;
+    else if (readsLeft-- <= 0) return;
+    guard(append);
   }, POLL_MS);
   return () => {
     isOver = true;
