@@ -211,6 +211,8 @@ def test_what_a_run_has_written_is_text(yard: Yard) -> None:
         ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b", [["a", ""], ["b", ""]]),
         ("\x1b[2J\x1b[1;1Ha\x07\x1b[?25lb\x1b", [["a", ""], ["b", ""]]),
         ("10 %\r20 %\rdone\r\nnext", [["done\nnext", ""]]),
+        ("\r", []),
+        ("a\r\r\n\r\nb\r\rc\r", [["a\n\nc", ""]]),
         ("\x1b[38;5;999mx", [["x", ""]]),
         ("\x1b[31m<b>&amp;</b>", [["<b>&amp;</b>", "f1"]]),
     ],
@@ -221,6 +223,15 @@ def test_escape_codes(yard: Yard, written: str, shown: list[list[str]]) -> None:
         "node => [node.textContent, node.className || (node.style ? node.style.color : '') || '']))"
     )
     assert nodes == shown
+
+
+def test_a_long_line_after_a_carriage_return_is_shown(yard: Yard) -> None:
+    """It took minutes when the time grew with the square of the length."""
+    for line in (r"'\r' + 'x'.repeat(2e6)", r"'\r'.repeat(2e6) + 'x'.repeat(2e6)"):
+        shown = yard.browser.run(
+            f"import('/page/ansi.js').then(m => m.readAnsi({line})[0].textContent.length)"
+        )
+        assert shown == 2_000_000
 
 
 def test_a_large_log(yard: Yard) -> None:

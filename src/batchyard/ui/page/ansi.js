@@ -103,10 +103,14 @@ export const readAnsi = (text) => new AnsiReader().read(text);
 /** Keep of each line what a terminal shows after carriage returns, as progress bars write them. */
 function dropOverwritten(text) {
   if (!text.includes("\r")) return text;
-  return text
-    .replace(/\r+\n/g, "\n")
-    .replace(/[^\n]*\r(?=[^\n\r])/g, "")
-    .replace(/\r/g, "");
+  return text.split("\n").map(lastWritten).join("\n");
+}
+
+// By position, not by a pattern: the time for a pattern grows with the square of a line's length.
+function lastWritten(line) {
+  let end = line.length;
+  while (end && line[end - 1] === "\r") end--;
+  return line.slice(line.lastIndexOf("\r", end - 1) + 1, end);
 }
 
 function paletteColour(number) {
