@@ -141,12 +141,12 @@ BAD_VALUES = [
 
 def test_no_parameter_reaches_a_path(page: Page, run_id: str, home: Path) -> None:
     before = list_files(home)
-    good = {"run": run_id, "step": "work", "index": 3, "attempt": 1, "begin": 0, "text": "line"}
+    good = {"run": run_id, "step": "work", "index": 3, "attempt": 1, "begin": 0, "state": "FAILED"}
     addresses = {
         "/api/run": ("run", "step"),
         "/api/child": ("run", "step", "index"),
         "/api/log": ("run", "step", "index", "attempt", "begin"),
-        "/api/charts": ("run",),
+        "/api/charts": ("run", "state"),
         "/api/doctor": ("run", "step"),
         "/api/log-file": ("run", "step", "index", "attempt"),
         "/api/log-search": ("run", "step", "index", "attempt", "begin"),

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from large_runs import make_large_run
-from small_runs import begin_run
+from small_runs import begin_run, execute
 from ui_client import serve
 
 from batchyard import operations
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState, Resources
-from batchyard.engines.base import AttemptDetail, LogChunk, RunRequest
+from batchyard.engines.base import AttemptDetail, LogChunk, RunRequest, RunState
 from batchyard.engines.log_spool import LogSpool
 from batchyard.engines.memory import HOLD, MemoryEngine, Result
 from batchyard.pipeline import Pipeline, Step
@@ -22,6 +22,7 @@ from batchyard.plan import PlannedJob
 from batchyard.progress import Work, count_work, measure_pace
 from batchyard.status import StepStatus
 from batchyard.ui import logs
+from batchyard.ui.charts import Charts
 from batchyard.ui.child_table import ChildState, ChildTable
 from batchyard.ui.run_model import RunModel
 from batchyard.ui.run_reader import RUN, RunReader, children_topic
@@ -117,6 +118,16 @@ def test_search_finds_what_crosses_the_border_of_pieces() -> None:
     answer = logs.search(spool, "a", 0, 1, "needle", border, len(data))  # type: ignore[arg-type]
     assert answer["places"] == [len(data) - 6]
     assert spool.sizes("a", 0) == {1: len(data)} and spool.read_part("a", 0, 2, 0, 9) == b""
+
+
+def test_charts_from_before_the_end_are_not_shown_after_it(tmp_path: Path) -> None:
+    record = begin_run(tmp_path / ".batchyard", Step("work", command="true"))
+    charts = Charts()
+    before = charts.draw(record, RunState.RUNNING)
+    execute(record)
+    after = charts.draw(record, RunState.SUCCEEDED)
+    assert b"No attempt has ended yet" in before and b"No attempt" not in after
+    assert charts.draw(record, RunState.SUCCEEDED) is after
 
 
 def test_the_pace_of_a_step() -> None:

@@ -184,8 +184,9 @@ class Application:
         )
 
     def _draw_charts(self, request: Request) -> Answer:
-        record = self._find_run(Parameters(request.parameters, "run"))
-        return Answer(200, HTML, self._charts.draw(record))
+        parameters = Parameters(request.parameters, "run", "state")
+        record = self._find_run(parameters)
+        return Answer(200, HTML, self._charts.draw(record, parameters.state()))
 
     def _diagnose(self, request: Request) -> Answer:
         """Answer the doctor's report about children of a step that wait for a host."""

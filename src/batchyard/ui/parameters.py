@@ -1,14 +1,15 @@
 """The values of a request, checked before anything is done with them.
 
 No text of a client becomes a part of a path: a run must be one of the runs of the folder, a step
-and a child must be in the plan of the run, and everything else is a number or a search text.
+and a child must be in the plan of the run, and everything else is a number, a state or a
+search text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from batchyard.engines.base import RunRecord
+from batchyard.engines.base import RunRecord, RunState
 from batchyard.errors import BatchyardError, InputError
 from batchyard.plan import is_index
 from batchyard.ui.answers import RefusedError
@@ -37,6 +38,13 @@ class Parameters:
         if value is None or not is_index(value):
             raise RefusedError(400, f"{name} must be a whole number")
         return int(value)
+
+    def state(self) -> RunState:
+        """Return the state of a run."""
+        try:
+            return RunState(self.text("state"))
+        except ValueError:
+            raise RefusedError(400, f"state must be one of {', '.join(RunState)}") from None
 
     def step(self, record: RunRecord) -> str:
         """Return the name of a step of the run."""

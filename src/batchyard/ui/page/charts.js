@@ -28,7 +28,8 @@ export class Charts {
   load() {
     if (this.request) this.request.abort();
     const request = (this.request = new XMLHttpRequest());
-    request.open("GET", `/api/charts?run=${encodeURIComponent(this.run)}`);
+    const query = new URLSearchParams({ run: this.run, state: this.state });
+    request.open("GET", `/api/charts?${query}`);
     request.responseType = "document";
     request.onload = () => {
       if (request.status !== 200 || !request.responseXML) {
