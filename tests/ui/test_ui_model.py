@@ -130,6 +130,15 @@ def test_charts_from_before_the_end_are_not_shown_after_it(tmp_path: Path) -> No
     assert charts.draw(record, RunState.SUCCEEDED) is after
 
 
+def test_a_download_has_a_length_so_that_a_broken_one_is_noticed(tmp_path: Path) -> None:
+    record = begin_run(tmp_path / ".batchyard", Step("work", command="yes | head -c 3000000"))
+    execute(record)
+    child = {"run": record.run_id, "step": "work", "index": 0, "attempt": 1}
+    with serve(tmp_path / ".batchyard") as page:
+        reply = page.get("/api/log-file", **child)
+    assert int(reply.headers["content-length"]) == len(reply.body) == 3_000_000
+
+
 def test_the_pace_of_a_step() -> None:
     step = StepStatus("a", JobState.RUNNING, 100, 20, 5, 4, 71, 25, "", 10_000, None)
     work = count_work(step)

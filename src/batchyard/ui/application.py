@@ -257,8 +257,15 @@ class Application:
         attempt = parameters.number("attempt")
         # A pipeline made in Python may have steps of any name.
         name = re.sub(r"[^\w.-]", "_", f"{record.run_id}-{step}-{index}-{attempt}.log", flags=re.A)
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Answer(200, TEXT, logs.read_whole(self._logs, record, step, index, attempt), headers)
+        with self._logs.reader(record) as reader:
+            size = reader.sizes(step, index).get(attempt, 0)
+        # By the length, a browser notices that a download has broken off.
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Length": str(size),
+        }
+        parts = logs.read_whole(self._logs, record, step, index, attempt, size)
+        return Answer(200, TEXT, parts, headers)
 
     # -- finding runs ----------------------------------------------------------------------------
 

@@ -71,11 +71,9 @@ def search(
 
 
 def read_whole(
-    logs: OpenLogs, record: RunRecord, step: str, index: int, attempt: int
+    logs: OpenLogs, record: RunRecord, step: str, index: int, attempt: int, size: int
 ) -> Iterator[bytes]:
-    """Return the log in pieces, as far as it was written when the request came."""
-    with logs.reader(record) as reader:
-        size = reader.sizes(step, index).get(attempt, 0)
+    """Return the first ``size`` bytes of a log in pieces; fewer if they are no longer there."""
     position = 0
     while position < size:
         with logs.reader(record) as reader:
