@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
 from large_runs import make_large_run
 from small_runs import begin_run, execute
 from ui_client import serve
@@ -17,6 +18,7 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.base import AttemptDetail, LogChunk, RunRequest, RunState
 from batchyard.engines.log_spool import LogSpool
 from batchyard.engines.memory import HOLD, MemoryEngine, Result
+from batchyard.errors import OperationalError
 from batchyard.pipeline import Pipeline, Step
 from batchyard.plan import PlannedJob
 from batchyard.progress import Work, count_work, measure_pace
@@ -24,6 +26,7 @@ from batchyard.status import StepStatus
 from batchyard.ui import logs
 from batchyard.ui.charts import Charts
 from batchyard.ui.child_table import ChildState, ChildTable
+from batchyard.ui.run_list import RUNS, RunList
 from batchyard.ui.run_model import RunModel
 from batchyard.ui.run_reader import RUN, RunReader, children_topic
 
@@ -165,6 +168,40 @@ def test_a_list_of_runs_with_one_that_cannot_be_read(tmp_path: Path) -> None:
         assert (rows[good.run_id]["state"], rows[good.run_id]["children"]) == ("SUCCEEDED", 12)
         reply = page.get("/api/run", run=broken.name)
         assert reply.status == 503 and "cannot be read" in reply.text
+
+
+def test_what_could_not_be_read_is_read_again(tmp_path: Path) -> None:
+    """A record that was broken for a moment, and a bucket that could not be listed."""
+    home = tmp_path / ".batchyard"
+    record_file = begin_run(home, Step("work", command="true")).folder.record
+    text = record_file.read_text()
+    run, remote = record_file.parent.name, "far-20250101-abcdef"
+    answers: list[list[str]] = []
+    now_s = [0.0]
+
+    def list_remote() -> list[str]:
+        if not answers:
+            raise OperationalError("the bucket does not answer")
+        return answers[-1]
+
+    def read_states(at_s: float) -> dict[str, str]:
+        now_s[0] = at_s
+        run_list.read_once()
+        rows = json.loads(run_list.snapshot([RUNS])[0].partition(b"data: ")[2])["rows"]
+        return {name: row["state"] for name, row in rows.items()}
+
+    run_list = RunList(home, list_remote, lambda: now_s[0])
+    with pytest.raises(OperationalError):
+        run_list.read_once()
+    answers.append([])
+    record_file.write_text("{")
+    assert read_states(1) == {run: "UNREADABLE"}
+    record_file.write_text(text)
+    assert read_states(2) == {run: "UNREADABLE"}
+    assert read_states(12)[run] != "UNREADABLE"
+    for at_s, run_ids in ((61, [remote]), (122, [])):
+        answers.append(run_ids)
+        assert set(read_states(at_s)) == {run, *run_ids}
 
 
 def test_a_run_of_any_engine(tmp_path: Path) -> None:

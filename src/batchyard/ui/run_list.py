@@ -17,38 +17,54 @@ from batchyard.ui.streams import MIN_PAUSE_S, Broadcast, format_event
 RUNS = "runs"
 #: Runs that are read before the tabs get them: the first are shown at once, whatever their number.
 _BATCH = 25
+#: Seconds until a record that could not be read is read again, and until the runs that other
+#: machines have begun are listed again.
+_UNREADABLE_S = 10.0
+_REMOTE_S = 60.0
 
 
 class _OpenRun:
     """A run that is not over: when it is read next."""
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(self, record: RunRecord, clock: Callable[[], float]) -> None:
         self.record = record
+        self._clock = clock
         engine = record.open()
         self._backoff = Backoff(engine.status_polling)
         engine.close()
         self.due_s = 0.0
 
     def plan_next(self, row: Any) -> None:
-        self.due_s = time.monotonic() + self._backoff.next_delay_s(row)
+        self.due_s = self._clock() + self._backoff.next_delay_s(row)
 
 
 class RunList(Broadcast):
     """See Broadcast."""
 
-    def __init__(self, home: Path, list_remote: Callable[[], Sequence[str]] = lambda: ()) -> None:
+    def __init__(
+        self,
+        home: Path,
+        list_remote: Callable[[], Sequence[str]] = lambda: (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """``list_remote`` returns the ids of runs that another machine may have begun."""
         super().__init__()
         self._home = home
         self._list_remote = list_remote
-        self._remote: Sequence[str] | None = None
+        self._clock = clock
+        self._remote: Sequence[str] = ()
+        self._remote_due_s = float("-inf")
         self._order: list[str] = []
         self._rows: dict[str, dict[str, Any]] = {}
         self._open: dict[str, _OpenRun] = {}
+        #: Run whose record could not be read -> when it is read again.
+        self._unreadable: dict[str, float] = {}
         self._has_listed = False
 
     def read_once(self) -> float | None:
-        if self._remote is None:
+        if self._clock() >= self._remote_due_s:
+            # Also after an error: the runs of this machine are read meanwhile.
+            self._remote_due_s = self._clock() + _REMOTE_S
             self._remote = self._list_remote()
         names = runs.names(self._home)
         elsewhere = _sort_newest_first(set(self._remote) - set(names))
@@ -66,6 +82,7 @@ class RunList(Broadcast):
         for name in set(self._rows) - names:
             del self._rows[name]
             self._open.pop(name, None)
+            self._unreadable.pop(name, None)
 
     def _publish_changes(self, order: list[str], changed: dict[str, dict[str, Any]]) -> None:
         if changed or order != self._order or not self._has_listed:
@@ -77,7 +94,9 @@ class RunList(Broadcast):
 
     def _is_due(self, name: str) -> bool:
         if name in self._open:
-            return time.monotonic() >= self._open[name].due_s
+            return self._clock() >= self._open[name].due_s
+        if name in self._unreadable:
+            return self._clock() >= self._unreadable[name]
         row = self._rows.get(name)
         return row is None or row["state"] == "ELSEWHERE"
 
@@ -85,7 +104,8 @@ class RunList(Broadcast):
         try:
             if name not in self._open:
                 record = runs.read(RunFolder(runs_in(self._home) / name))
-                self._open[name] = _OpenRun(record)
+                self._open[name] = _OpenRun(record, self._clock)
+                self._unreadable.pop(name, None)
             entry = self._open[name]
             run_status = status.of_run(entry.record, max_failures=0)
         except BatchyardError as exc:
@@ -94,6 +114,8 @@ class RunList(Broadcast):
                 self._open[name].plan_next(exc.message)
                 if name in self._rows:
                     return {**self._rows[name], "trouble": exc.message}
+            else:
+                self._unreadable[name] = self._clock() + _UNREADABLE_S
             return {"run": name, "state": "UNREADABLE", "trouble": exc.message}
         row = _to_row(entry.record, run_status)
         if run_status.state is RunState.RUNNING:
@@ -103,8 +125,6 @@ class RunList(Broadcast):
         return row
 
     def describe_error(self, error: BatchyardError) -> None:
-        if self._remote is None:
-            self._remote = ()
         hint = f"; {error.hint}" if error.hint else ""
         self.publish({RUNS: format_event("trouble", f"{error.message}{hint}")})
 
