@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -179,6 +180,20 @@ def test_max_running_and_capacity_bound_what_runs_at_once(yard: Yard) -> None:
     yard.write("list.txt", command * 12)
     yard("run", "list.txt", "--array", "12", "--max-running", "1")
     assert set((yard.folder / "seen").read_text().split()) == {"1"}
+
+
+def test_short_commands_need_no_more_open_files_than_long_ones(yard: Yard) -> None:
+    yard.write("list.txt", "true\n" * 2000)
+    limited = ["bash", "-c", 'ulimit -n 200; exec "$@"', "bash"]
+    done = subprocess.run(
+        [*limited, *yard.command("run", "list.txt", "-j", "20", "--json")],
+        cwd=yard.folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"][0]["succeeded"] == 2000
 
 
 def test_only_and_from(small: Yard) -> None:

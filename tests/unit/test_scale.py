@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from batchyard.batch.jobs import Job, Outcome, Resources
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded import machine
+from batchyard.embedded.runner import MAX_SERIES_LENGTH
 from batchyard.embedded.store import Store
 from batchyard.engines.base import Offer, RetryRequest, RunRequest
 from batchyard.engines.local import preparing
@@ -138,6 +140,20 @@ def test_a_request_is_lowered_to_what_the_limit_of_open_files_allows(store: Stor
     assert len(scheduler.place()) == max_children(100) == 6
     resumed = StepLimits(plan, Resources(2, 1024), store, open_files=100)
     assert (resumed.by_step, resumed.capacity) == ({"a": 6}, Resources(6, 3072))
+
+
+def test_the_limit_of_open_files_has_room_for_whole_series(store: Store) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        StepLimits(local_plan(count=64), Resources(64, 100_000), store)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 256, "two children at once"
+        store.request_scale("a", 64)
+        StepLimits(local_plan(count=64), Resources(64, 100_000), store)
+        pipes = 64 * 2 * MAX_SERIES_LENGTH
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > pipes
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_step_that_shrinks_leaves_open_files_for_another(store: Store) -> None:

@@ -198,3 +198,17 @@ def test_nothing_waits_for_a_process_that_cannot_be_watched(tmp_path: Path) -> N
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         runner.close()
     assert [type(event) for event in events] == [Started, Withdrawn]
+
+
+def test_followers_without_room_for_their_pipes_are_withdrawn_at_once(tmp_path: Path) -> None:
+    runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))), max_followers=2)
+    tasks = [make_task(number, "true") for number in range(7)]
+    try:
+        with runner.lock:
+            runner.start(*tasks[:5])
+            runner.start(*tasks[5:])
+            events = [(type(event), event.task.child) for event in runner.take_events()]
+    finally:
+        runner.close()
+    first = [(Started, 0), (Withdrawn, 4), (Withdrawn, 3)]
+    assert events == [*first, (Started, 5), (Withdrawn, 6)]

@@ -106,6 +106,9 @@ class Attempts(Generic[A]):
         """Return the attempts of the tasks, without tasks that are over."""
         return [self._by_task[task] for task in tasks if task in self._by_task]
 
+    def __len__(self) -> int:
+        return len(self._by_task)
+
     def list_all(self) -> list[A]:
         """Return all attempts that run."""
         return list(self._by_task.values())
@@ -119,7 +122,11 @@ class Attempts(Generic[A]):
         """Record that the attempt was not started."""
         del self._by_task[attempt.task]
         self._spawner.discard(attempt.output)
-        self._events.append(Withdrawn(attempt.task))
+        self.refuse(attempt.task)
+
+    def refuse(self, task: Task) -> None:
+        """Record that a follower will have no attempt."""
+        self._events.append(Withdrawn(task))
 
     def begin_command(self, attempt: A) -> int | None:
         """Return the number of the attempt's next command; None if no command is left."""

@@ -20,7 +20,14 @@ from batchyard.batch.jobs import DependencyType, Job, JobState, Outcome
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.recorder import Recorder
-from batchyard.embedded.runner import Ended, Runner, Started, Task, Withdrawn
+from batchyard.embedded.runner import (
+    MAX_SERIES_LENGTH,
+    Ended,
+    Runner,
+    Started,
+    Task,
+    Withdrawn,
+)
 from batchyard.embedded.slot_numbers import SlotNumbers
 from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store
 
@@ -28,8 +35,6 @@ T = TypeVar("T")
 
 TICK_S = 0.1
 DEFAULT_GRACE_S = 30.0
-#: Attempts that start one after the other without a turn between them, at most.
-_MAX_SERIES_LENGTH = 8
 #: Only children that ended within this time are followed by such a series.
 _SHORT_MS = 4
 
@@ -367,12 +372,13 @@ class Loop:
         task = event.task
         del self._running[task.job_id, task.child]
         self._slots[task.job_id].give_back(task.slot)
+        self._set_series_length(task.job_id, was_short=False)
         self._perform(self._scheduler.withdraw(task.job_id, task.child))
 
     def _set_series_length(self, job_id: str, *, was_short: bool) -> None:
-        """Make the series of a job longer after a short child, and end them after another one."""
+        """Make the series of a job longer after a short child, and else have none for now."""
         old_length = self._series_lengths.get(job_id, 1)
-        length = min(2 * old_length, _MAX_SERIES_LENGTH) if was_short else 1
+        length = min(2 * old_length, MAX_SERIES_LENGTH) if was_short else 1
         if length != old_length:
             self._series_lengths[job_id] = length
             self._scheduler.allow_series(job_id, length)

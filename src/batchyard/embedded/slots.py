@@ -159,7 +159,7 @@ class Slots:
         self._queued = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
         #: Number of threads that have a process.
-        self._busy = 0
+        self.busy = 0
         #: Whether the thread that takes its turn is free to run the next process itself.
         self._can_take_next = False
         #: The processes that this thread runs next.
@@ -177,9 +177,9 @@ class Slots:
         if self._can_take_next:
             self._can_take_next, self._next = False, series
             return
-        self._busy += 1
+        self.busy += 1
         self._queue.append(series)
-        if self._busy > len(self._threads):
+        if self.busy > len(self._threads):
             self._add_thread()
         self._queued.release()
 
@@ -189,7 +189,7 @@ class Slots:
             thread.start()
         except RuntimeError as exc:
             raise OperationalError(
-                f"could not run {self._busy} children at once: {exc}",
+                f"could not run {self.busy} children at once: {exc}",
                 hint="run fewer at once, or raise the limit of processes (`ulimit -u`)",
             ) from exc
         self._threads.append(thread)
@@ -317,5 +317,5 @@ class Slots:
             self._can_take_next = False
             next_series, self._next = self._next, None
         if next_series is None:
-            self._busy -= 1
+            self.busy -= 1
         return next_series
