@@ -12,7 +12,7 @@ from typing import Any
 from batchyard import diagnosis, operations, runs
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import AttemptDetail, RunRecord
-from batchyard.errors import BatchyardError
+from batchyard.errors import BatchyardError, from_os_error
 from batchyard.folder import RunFolder, runs_in
 from batchyard.quick_dataclasses import dataclass
 from batchyard.status import explain_failure
@@ -277,8 +277,9 @@ class Application:
         home, environment = self._settings.home, self._settings.environment
         if not runs.is_id(run_id):
             raise RefusedError(404, "there is no such run")
-        if run_id in runs.names(home):
-            return runs.read(RunFolder(runs_in(home) / run_id))
+        folder = RunFolder(runs_in(home) / run_id)
+        if _exists(folder):
+            return runs.read(folder)
         if environment is None:
             raise RefusedError(404, "there is no such run")
         return operations.find_run(home, run_id, environment)
@@ -288,6 +289,14 @@ class Application:
         if environment is None:
             return []
         return operations.list_remote_runs(self._settings.home, environment)
+
+
+def _exists(folder: RunFolder) -> bool:
+    """Return whether there is such a run. The list of all runs would open each of them."""
+    try:
+        return folder.path.is_dir()
+    except OSError as exc:
+        raise from_os_error(exc, "read", folder.path) from exc
 
 
 def _attempt(attempt: AttemptDetail) -> dict[str, Any]:
