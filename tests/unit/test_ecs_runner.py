@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,13 +90,20 @@ def make_request(launch: Launch) -> dict[str, Any]:
 
 
 @contextmanager
-def running(cluster: Cluster, path: Path, *, is_dynamic: bool = False) -> Iterator[EcsRunner]:
+def running(
+    cluster: Cluster,
+    path: Path,
+    *,
+    is_dynamic: bool = False,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[EcsRunner]:
     runner = EcsRunner(
         cluster,  # type: ignore[arg-type]
         "lab",
         Launches(path),
         make_request,
         lambda number: is_dynamic,
+        monotonic=monotonic,
     )
     try:
         yield runner
@@ -229,11 +237,45 @@ def test_a_task_that_ecs_has_forgotten_is_lost(tmp_path: Path) -> None:
     launches.intend(launch)
     launches.record_tasks(launch, ["arn/old"])
     cluster.forgotten = {"arn/old"}
-    with running(cluster, path) as runner:
+    # Not after the first answer without it: a minute, in which two more are asked for.
+    with running(cluster, path, monotonic=lambda: time.monotonic() * 100) as runner:
         start(runner, make_task(0))
         (end,) = ends(collect(runner, lambda events: len(ends(events)) == 1))
-    assert end.outcome.exit_code is None
+    assert end.outcome.exit_code is None and cluster.calls["DescribeTasks"] > 1
     assert end.outcome.status_reason.startswith("Host EC2 unknown: ECS has forgotten")
+
+
+def test_a_stop_that_ecs_did_not_know_the_task_for_is_repeated(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.task = {
+        "lastStatus": "RUNNING",
+        "desiredStatus": "RUNNING",
+        "startedAt": datetime.fromtimestamp(1, UTC),
+    }
+    with running(cluster, tmp_path / "journal") as runner:
+        task = make_task(0)
+        start(runner, task)
+        collect(runner, lambda events: bool(events))
+        with runner.lock:
+            runner.signal([task], signal.SIGTERM)
+        collect(runner, lambda events: len(cluster.stopped) > 1)
+
+
+def test_tasks_that_no_attempt_is_about_are_stopped(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.running = {"arn/left": {}}
+    with running(cluster, tmp_path / "journal") as runner:
+        runner.stop_leftovers("run")
+    assert cluster.stopped == ["arn/left"]
+
+
+def test_a_task_that_ecs_has_deleted_ended_as_it_says(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.task["lastStatus"] = "DELETED"
+    with running(cluster, tmp_path / "journal") as runner:
+        start(runner, make_task(0))
+        (end,) = ends(collect(runner, lambda events: len(ends(events)) == 1))
+    assert end.outcome.exit_code == 0
 
 
 def test_an_unanswered_request_of_yesterday_is_not_repeated(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from batchyard.engines.base import (
 )
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError
+from batchyard.supervision import Supervisor
 
 
 def execute(record: RunRecord) -> int:
@@ -27,7 +28,8 @@ def execute(record: RunRecord) -> int:
     output.start()
     try:
         try:
-            engine.execute(_Notes())
+            notes = _Notes()
+            engine.execute(notes, supervise=Supervisor(record, engine, notes.note))
         finally:
             output.finish()
         end = PatientCaller(_say, was_answered=True).call(lambda: operations.find_end(engine))

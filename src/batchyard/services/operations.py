@@ -297,6 +297,10 @@ class Services:
         # A creation that waits for a node can be given up; an update cannot.
         if stack["StackStatus"] != "CREATE_IN_PROGRESS":
             stacks.wait_until_idle(stack["StackName"])
+            # The change that was waited for may have been its deletion.
+            stack = self._aws.stack(stack_name(self._environment, name))
+            if stack is None:
+                raise self._not_found(name)
         template = Template(template_name(name), "", "", {}, (), frozenset(), frozenset())
         return destroying.describe_stack_to_delete(self._aws, self._holdings, template, stack)
 

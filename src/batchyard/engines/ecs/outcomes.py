@@ -10,7 +10,11 @@ from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.engines.ecs.requests import CONTAINER
 
 #: Why a task has not started that may start later: the cluster has no room for it now.
-_LACKS = re.compile(r"RESOURCE:|AGENT|NO ACTIVE INSTANCES|EMPTY CAPACITY PROVIDER|Capacity is unav")
+_LACKS = re.compile(
+    r"RESOURCE:|AGENT|NO ACTIVE INSTANCES|EMPTY CAPACITY PROVIDER|Capacity is unav"
+    # Of Fargate: "You've reached the limit on the number of vCPUs you can run concurrently".
+    r"|reached the limit on the number of"
+)
 _RECLAIMS = ("SpotInterruption", "TerminationNotice")
 _HOST_LOST = "Host EC2"
 

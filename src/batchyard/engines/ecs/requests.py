@@ -105,6 +105,11 @@ def _make_log_configuration(job: PlannedJob, environment: Environment) -> dict[s
     return {"logDriver": "awslogs", "options": options}
 
 
+def name_starter(target: Target) -> str:
+    """Return the `startedBy` of all tasks of a run."""
+    return f"batchyard/{target.run_id}"[:_MAX_STARTED_BY_CHARS]
+
+
 def make_request(
     job: PlannedJob, target: Target, job_id: str, definition: str, launch: Launch
 ) -> dict[str, Any]:
@@ -115,7 +120,7 @@ def make_request(
         "taskDefinition": definition,
         "count": len(launch.children),
         "clientToken": launch.token,
-        "startedBy": f"batchyard/{target.run_id}"[:_MAX_STARTED_BY_CHARS],
+        "startedBy": name_starter(target),
         "overrides": make_overrides(job, target, job_id, launch),
         "tags": [
             {"key": key, "value": value} for key, value in _make_tags(job, target, launch).items()

@@ -40,7 +40,16 @@ _JOIN_S = 5.0
 #: Error codes of requests that ECS would refuse every time.
 _REFUSED_CODES = ("InvalidParameterException", "ClientException", "UnsupportedFeatureException")
 #: In the messages of errors that only mean that there is no room now.
-_NO_ROOM = ("PROVISIONING", "No Container Instances were found")
+_NO_ROOM = (
+    "PROVISIONING",
+    "No Container Instances were found",
+    "reached the limit on the number of",
+    # Of EC2, which ECS asks for subnets and security groups.
+    "RequestLimitExceeded",
+    "Rate exceeded",
+)
+#: States of a task that is over; ECS shows the second one after a while.
+_OVER = ("STOPPED", "DELETED")
 
 
 class _ClosedError(Exception):
@@ -50,11 +59,12 @@ class _ClosedError(Exception):
 class _OpenTask:
     """A task of ECS that is not over."""
 
-    __slots__ = ("is_stop_sent", "launched_at_s", "started_ms", "status", "task", "was_adopted")
+    __slots__ = ("is_stop_sent", "missing_since_s", "started_ms", "status", "task", "was_adopted")
 
-    def __init__(self, task: Task, launched_at_s: float, *, was_adopted: bool) -> None:
+    def __init__(self, task: Task, *, was_adopted: bool) -> None:
         self.task = task
-        self.launched_at_s = launched_at_s
+        #: Since when DescribeTasks does not know the task; None if it does.
+        self.missing_since_s: float | None = None
         self.was_adopted = was_adopted
         self.status = ""
         self.started_ms: int | None = None
@@ -111,7 +121,7 @@ class EcsRunner:
         assert not followers
         launched = self._launches.find(key_of(task))
         if launched is not None and launched.arn is not None:
-            self._open[launched.arn] = _OpenTask(task, launched.at_s, was_adopted=True)
+            self._open[launched.arn] = _OpenTask(task, was_adopted=True)
         else:
             self._pending.add(task, launched.launch if launched else None)
         self._note_change()
@@ -161,6 +171,15 @@ class EcsRunner:
             thread.join(_JOIN_S)
         os.close(self._wake_read)
         os.close(self.wake_fd)
+
+    def stop_leftovers(self, started_by: str) -> None:
+        """Stop tasks of the run that no attempt is about any more. Call without the lock.
+
+        An earlier process may have died between the decision to stop them and its requests.
+        """
+        call = self._make_caller()
+        for arn in call(partial(self._ecs.find_running_tasks, self._cluster, started_by)):
+            call(partial(self._ecs.stop_task, self._cluster, arn, _STOP_REASON))
 
     # -- for the site ----------------------------------------------------------------------------
 
@@ -251,7 +270,7 @@ class EcsRunner:
             children = [task.child for task in tasks]
             launch = Launch(uuid.uuid4().hex, first.job_number, first.attempt, children)
             self._launches.intend(launch)
-        request = self._make_request(launch)
+        request = call(partial(self._make_request, launch))
         answer, problem = call(partial(self._run_tasks, request))
         self._launches.record_tasks(launch, answer.arns)
         with self.lock:
@@ -269,14 +288,14 @@ class EcsRunner:
         call: Callable[[Callable[[], Any]], Any],
     ) -> None:
         """Take the tasks of an old launch that still run. The ends of the others are unknown."""
-        started_by = self._make_request(launch)["startedBy"]
+        started_by = call(partial(self._make_request, launch))["startedBy"]
         find = partial(self._ecs.find_running_tasks, self._cluster, started_by)
         arns = [arn for arn, tags in call(find).items() if tags.get(LAUNCH_TAG) == launch.token]
         self._launches.record_tasks(launch, arns)
         with self.lock:
             for number, task in enumerate(tasks):
                 if number < len(arns):
-                    entry = _OpenTask(task, self._clock(), was_adopted=True)
+                    entry = _OpenTask(task, was_adopted=True)
                     self._open[arns[number]] = entry
                 else:
                     self._end(task, outcomes.make_lost_outcome())
@@ -310,7 +329,7 @@ class EcsRunner:
         for task in tasks:
             arn = arns.get(task.child)
             if arn is not None:
-                self._open[arn] = _OpenTask(task, self._clock(), was_adopted=is_repeat)
+                self._open[arn] = _OpenTask(task, was_adopted=is_repeat)
             elif problem:
                 self._end(task, Outcome(None, StatusReason.NOT_STARTED, problem))
             elif task in self._stopping:
@@ -380,9 +399,16 @@ class EcsRunner:
     def _follow(self, arn: str, description: Mapping[str, Any] | None) -> None:
         entry = self._open[arn]
         if description is None:
-            if self._clock() - entry.launched_at_s > _VISIBLE_S:
+            # One answer without the task is no proof: a new task may be unknown for a while.
+            if entry.missing_since_s is None:
+                entry.missing_since_s = self._monotonic()
+            elif self._monotonic() - entry.missing_since_s > _VISIBLE_S:
                 self._close(arn, outcomes.make_lost_outcome(arn))
             return
+        entry.missing_since_s = None
+        if entry.is_stop_sent and description.get("desiredStatus") == "RUNNING":
+            # ECS did not know the new task when it was to be stopped.
+            entry.is_stop_sent = False
         status = str(description["lastStatus"])
         if status != entry.status:
             entry.status = status
@@ -392,7 +418,7 @@ class EcsRunner:
         if entry.started_ms is None and description.get("startedAt"):
             entry.started_ms = int(description["startedAt"].timestamp() * 1000)
             self._events.append(Started(entry.task, entry.started_ms))
-        if status == "STOPPED":
+        if status in _OVER:
             self._handle_stopped(arn, entry, description)
 
     def _handle_stopped(self, arn: str, entry: _OpenTask, description: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from batchyard.engines.aws.definitions import needs_worker
 from batchyard.engines.aws.target import Target
 from batchyard.engines.base import RunRecord, Watcher
 from batchyard.engines.ecs.launches import Launches
-from batchyard.engines.ecs.requests import Launch, make_request
+from batchyard.engines.ecs.requests import Launch, make_request, name_starter
 from batchyard.engines.ecs.runner import EcsRunner
 from batchyard.engines.scheduled.execution import JobShape
 from batchyard.plan import PlannedJob
@@ -100,6 +100,9 @@ class EcsSite:
         if self.capacity != old:
             environment = ComputeEnvironment(children.ENVIRONMENT_NAME, self.capacity)
             scheduler.set_environment(environment)
+
+    def finish(self) -> None:
+        self.runner.stop_leftovers(name_starter(self._target))
 
     def close(self) -> None:
         self.runner.close()

@@ -94,6 +94,9 @@ class LocalSite:
             self._memory_use.has_changed = False
             self._store.commit(values=[("memory_use", self._memory_use.to_text())])
 
+    def finish(self) -> None:
+        """Do nothing: processes of an earlier engine were ended at the start."""
+
     def close(self) -> None:
         self.runner.close()
         self.logs.close()

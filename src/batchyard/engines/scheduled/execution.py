@@ -70,6 +70,9 @@ class Site(Protocol):
     def tick(self, scheduler: Scheduler) -> None:
         """Called ten times a second, with the runner's lock held."""
 
+    def finish(self) -> None:
+        """End what an earlier process left running, before the run is recorded as over."""
+
 
 class Execution:
     """Executes all of a run that has not been executed yet."""
@@ -88,6 +91,7 @@ class Execution:
         ``last_request``: id of the last stop request that was for an earlier process.
         """
         store, site = self._store, self._site
+        was_executed = store.value("executed_by") is not None
         scheduler, jobs, changes = self._restore()
         loop = Loop(
             scheduler,
@@ -117,6 +121,8 @@ class Execution:
         self._record_beginning()
         with _signals_to(loop, site.wake_fd):
             loop.run()
+        if was_executed:
+            site.finish()
         state = _run_state(store.jobs(), loop.was_stopped)
         store.commit(values=[("state", state), ("ended_ms", str(int(self._clock() * 1000)))])
 

@@ -215,8 +215,9 @@ class ScheduledRun:
     def hold(self, reason: str) -> None:
         """Do nothing: the engine keeps no caps."""
 
-    def leave_spot(self, step: str, reason: str) -> None:
+    def leave_spot(self, step: str, reason: str) -> bool:
         """Do nothing: this scheduler has no spot queue to leave."""
+        return False
 
     def find_fallback(self) -> Fallback | None:
         return None
