@@ -14,6 +14,7 @@ from batchyard import cost_cap
 from batchyard.batch.jobs import JobState
 from batchyard.cost_cap import Cap, CapAction, Decision
 from batchyard.engines.base import JobDetail, Overview, RunEngine, RunRecord, Say
+from batchyard.errors import OperationalError
 from batchyard.units import format_duration
 
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)
@@ -85,8 +86,8 @@ class Supervisor:
         for step in self._patience.find_stuck_steps(overview.jobs, self._clock()):
             wait = format_duration(self._wait_s)
             reason = f"no child started on spot for {wait}: it goes on, on demand"
-            self._say(f"{step}: {reason}, when the run is over")
-            self._engine.leave_spot(step, reason)
+            if self._engine.leave_spot(step, reason):
+                self._say(f"{step}: {reason}, when the run is over")
         return self._wait_s
 
     def _keep_cap(self, overview: Overview) -> float:
@@ -109,14 +110,18 @@ class Supervisor:
             self._say_once(
                 action, f"warning: the run has cost ${cost_usd:.4f} of max_cost ${cap.usd:g}"
             )
-        elif action is CapAction.HOLD:
-            self._say_once(action, f"{decision.reason}; children that run go on")
-            self._engine.hold(decision.reason)
-        elif action is CapAction.STOP:
-            self._say_once(action, f"{decision.reason}; the run is stopped")
-            # The record of it first, so that the reason is shown.
-            self._engine.hold(decision.reason)
-            self._engine.stop([job.id for job in overview.jobs], decision.reason)
+        elif action in (CapAction.HOLD, CapAction.STOP):
+            is_stop = action is CapAction.STOP
+            effect = "the run is stopped" if is_stop else "children that run go on"
+            self._say_once(action, f"{decision.reason}; {effect}")
+            try:
+                # The record of it first, so that the reason is shown.
+                self._engine.hold(decision.reason)
+                if is_stop:
+                    self._engine.stop([job.id for job in overview.jobs], decision.reason)
+            except OperationalError as exc:
+                # The cap must be kept on being watched: the next look does it again.
+                self._say(f"warning: {exc.message}; it is tried again")
 
     def _say_once(self, action: CapAction, text: str) -> None:
         if action not in self._said:

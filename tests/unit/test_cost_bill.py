@@ -145,6 +145,11 @@ def test_the_first_hour_of_a_host_begins_with_its_launch() -> None:
     assert later_part.billed_s == 1800
 
 
+def test_a_host_that_another_run_kept_for_hours_was_not_taken_in_its_first_hour() -> None:
+    earlier_part = instance(1800, is_spot=True, was_reclaimed=True, real_end_s=7200.0)
+    assert earlier_part.billed_s == 1800
+
+
 def test_an_instance_without_a_price_is_named_and_not_counted() -> None:
     bill = make_bill([Instance("i-7", SMALL, 0, 100, ())], [Use("i-7", "a", 0, 100, SMALL)])
     assert bill.unpriced == ("i-7",) and bill.paid_usd == 0 and bill.saved_usd is None

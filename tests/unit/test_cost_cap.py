@@ -14,7 +14,7 @@ from batchyard import plan as planning
 from batchyard.aws import cap_keeper
 from batchyard.cost_cap import MAX_LOOK_S, MIN_LOOK_S, Cap, CapAction, decide
 from batchyard.engines.base import Offer, Overview, RunRecord, RunRequest, RunState
-from batchyard.errors import InputError
+from batchyard.errors import InputError, OperationalError
 from batchyard.folder import RunFolder
 from batchyard.infra import inline, read_template
 from batchyard.pipeline import Pipeline, Step
@@ -158,6 +158,15 @@ class HeldEngine:
         return 0.0
 
 
+class UnwillingEngine(HeldEngine):
+    """Fails the first time."""
+
+    def hold(self, reason: str) -> None:
+        super().hold(reason)
+        if len(self.calls) == 1:
+            raise OperationalError("could not stop all jobs")
+
+
 @pytest.mark.parametrize(("stops", "calls"), [(False, ["hold", "hold"]), (True, ["hold", "stop"])])
 def test_a_supervisor_warns_once_and_then_holds(stops: bool, calls: list[str]) -> None:
     engine, notes = HeldEngine(), list[str]()
@@ -193,6 +202,25 @@ def test_a_supervisor_warns_once_and_then_holds(stops: bool, calls: list[str]) -
         supervise(overview)
     assert [name for name, _ in engine.calls] == calls
     assert len(notes) == 2 and "max_cost is $1: nothing more starts" in notes[1]
+
+
+def test_a_cap_that_could_not_be_kept_at_once_is_tried_again() -> None:
+    engine, notes, now_s = UnwillingEngine(), list[str](), [0.0]
+    record = RunRecord(
+        RunFolder(Path("p-20250131-abcdef")),
+        Plan("p", ()),
+        engines.load("memory"),
+        settings=None,
+        created_ms=0,
+        cap=Cap(1.0, False, MILLI),
+    )
+    supervise = Supervisor(record, engine, notes.append, lambda: now_s[0], lambda: 2.0)  # type: ignore[arg-type]
+    overview = Overview(RunState.RUNNING, (), None, None)
+    supervise(overview)
+    assert notes[-1] == "warning: could not stop all jobs; it is tried again"
+    now_s[0] = 60.0
+    supervise(overview)
+    assert [name for name, _ in engine.calls] == ["hold", "hold"]
 
 
 def test_a_cap_of_a_run_here_has_no_effect_and_says_so(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from batchyard import Step as PythonStep
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws.retry_rules import count_attempts
-from batchyard.engines.aws.spot_fallback import find_fallback
+from batchyard.engines.aws.spot_fallback import can_move, find_fallback
 from batchyard.engines.aws.target import Target, from_json, to_json
 from batchyard.engines.base import AttemptDetail, Fallback, JobDetail, Unfinished
 from batchyard.environments import Environment
@@ -82,6 +82,9 @@ def test_nothing_goes_on_twice_or_from_a_queue_of_its_own() -> None:
     assert find(ONE, [failure("a", 1)], {"a": [1]}, target=moved_before) is None
     own_queue = make_plan(Step("a", "true", queue="mine"))
     assert find(own_queue, [failure("a", 0)], {"a": [0]}) is None
+    # Nor are such steps ended because they wait.
+    assert can_move(ONE, TARGET, "a")
+    assert not can_move(ONE, moved_before, "a") and not can_move(own_queue, TARGET, "a")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.usage_records import UsageRecords
 from batchyard.engines.base import CommandDetail, JobDetail, Overview, RunState
 from batchyard.engines.usage import PaidHost
+from batchyard.errors import BusyServiceError
 from batchyard.plan import Plan, PlannedJob
 
 CLUSTER = "arn:aws:ecs:us-east-1:123456789012:container-instance/AWSBatch-lab"
@@ -165,6 +166,50 @@ def test_recording_takes_one_call_for_a_hundred_children_that_ended(
     before = account.describe_calls
     records.record(account.overview())
     assert account.describe_calls == before
+
+
+def test_prices_that_another_process_adds_change_nothing_else(tmp_path: Path) -> None:
+    account = Account(300)
+    account.now_s = account.end_s + 10
+    usage = recorder(account, tmp_path).refresh(account.overview())
+    recorder(account, tmp_path).store_prices({"on_demand": {"m5.4xlarge": 0.768}})
+    stored = recorder(account, tmp_path).read_local()
+    assert stored is not None and stored.prices and not stored.is_final
+    assert (stored.seen_s, stored.unknown) == (usage.seen_s, usage.unknown)
+    assert usage.seen_s == account.now_s
+
+
+class BusyOnce(Account):
+    """Answers one DescribeJobs, and then refuses one."""
+
+    def describe(self, ids: Sequence[str]) -> dict[str, Any]:
+        if self.describe_calls == 1:
+            self.describe_calls += 1
+            raise BusyServiceError("AWS Batch is busy")
+        return super().describe(ids)
+
+
+def test_a_call_that_is_refused_loses_no_child_of_the_bill(tmp_path: Path) -> None:
+    account = BusyOnce(300)
+    account.now_s = account.end_s + 10
+    records = recorder(account, tmp_path)
+    with pytest.raises(BusyServiceError):
+        records.refresh(account.overview())
+    assert len(records.refresh(account.overview()).uses) == 300
+
+
+class EndingMeanwhile(Account):
+    """Children that are listed as running have ended when they are described."""
+
+    def describe(self, ids: Sequence[str]) -> dict[str, Any]:
+        self.now_s = self.end_s + 1
+        return super().describe(ids)
+
+
+def test_children_may_end_between_two_calls(tmp_path: Path) -> None:
+    account = EndingMeanwhile(50)
+    account.now_s = 1001.0
+    assert recorder(account, tmp_path).refresh(account.overview()).uses
 
 
 def test_another_machine_goes_on_where_the_first_one_stopped(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ LOOK_S = 60.0
 BOOT_S = 120.0
 _MIN_PAID_S = 60.0
 _MAX_DESCRIBED = 100
+#: AWS Batch remembers a job for at least so long.
+_SHOWN_S = 86_400.0
 _SECONDS_OF_HOUR = 3600
 _FOLDER = "runs/.caps/"
 
@@ -58,6 +60,9 @@ def _look_at_run(clients: Mapping[str, Any], store: JsonStore, key: str, now_s: 
     jobs = _describe(clients["batch"], job_ids)
     unfinished = [job for job in jobs if job["status"] not in ("SUCCEEDED", "FAILED")]
     if not unfinished:
+        # AWS does not show a job in its first seconds, and forgets it after days.
+        if len(jobs) < len(set(job_ids)) and now_s - run["created_s"] < _SHOWN_S:
+            return "not shown yet"
         store.delete(key)
         return "over"
     hosts = _describe_hosts(clients["ecs"], _find_instances(clients["batch"], unfinished))

@@ -47,14 +47,16 @@ class Instance:
     was_reclaimed: bool = False
     #: the price that it would have on demand; None if it is not known
     on_demand_usd_h: float | None = None
-    #: when EC2 launched it, if only a later part of its life is billed
+    #: when EC2 launched it, and when EC2 ended it, if only a part of its life is billed
     launched_s: float | None = None
+    real_end_s: float | None = None
 
     @property
     def is_free(self) -> bool:
         """Return whether EC2 interrupted it in its first hour."""
         launched_s = self.started_s if self.launched_s is None else self.launched_s
-        lifetime_s = max(0.0, self.ended_s - launched_s)
+        ended_s = self.ended_s if self.real_end_s is None else self.real_end_s
+        lifetime_s = max(0.0, ended_s - launched_s)
         return self.is_spot and self.was_reclaimed and lifetime_s < FREE_RECLAIM_S
 
     @property

@@ -274,6 +274,7 @@ def _to_instance(host: PaidHost, span: tuple[float, float], prices: HostPrices) 
         was_reclaimed=host.was_reclaimed,
         on_demand_usd_h=prices.on_demand.get(host.type),
         launched_s=host.launched_s or None,
+        real_end_s=host.ended_s,
     )
 
 

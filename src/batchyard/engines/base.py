@@ -633,9 +633,12 @@ class RunEngine(Protocol):
         engine that keeps no caps.
         """
 
-    def leave_spot(self, step: str, reason: str) -> None:
+    def leave_spot(self, step: str, reason: str) -> bool:
         """End the children of a step that wait for spot instances, so that ``find_fallback`` has
-        them. None of them may run. Does nothing on an engine without spot instances.
+        them. None of them may run.
+
+        Returns False, and does nothing, if the step does not wait for spot instances, or has its
+        own queue, which it cannot leave.
         """
 
     def find_fallback(self) -> Fallback | None:

@@ -142,6 +142,8 @@ def merge(older: Usage, newer: Usage) -> Usage:
         newer,
         hosts=tuple(hosts.values()),
         uses=tuple(uses.values()),
+        seen_s=max(older.seen_s, newer.seen_s),
+        unknown=newer.unknown or older.unknown,
         prices=newer.prices or older.prices,
     )
 

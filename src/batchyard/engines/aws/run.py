@@ -247,10 +247,13 @@ class AwsRun:
         self._scaling.dismiss_children()
         self._submission.cancel_waiting(reason)
 
-    def leave_spot(self, step: str, reason: str) -> None:
+    def leave_spot(self, step: str, reason: str) -> bool:
+        if not spot_fallback.can_move(self._plan, self._target, step):
+            return False
         # First the record: without it, the end of these jobs would be a failure like any other.
         self._moves.record_waiting(step)
         self._submission.end_waiting({step}, reason)
+        return True
 
     def find_fallback(self) -> Fallback | None:
         if self._plan.spot is None or self.overview().state is not RunState.FAILED:

@@ -96,14 +96,15 @@ def _sort_failures(
     other_failures: dict[str, set[int]] = {}
     for attempt in failed:
         is_reclaim = attempt.status_reason.startswith(_RECLAIMS)
-        can_move = is_reclaim and _can_move(plan, target, attempt.step)
-        (reclaimed if can_move else other_failures).setdefault(attempt.step, set()).add(
+        goes_on = is_reclaim and can_move(plan, target, attempt.step)
+        (reclaimed if goes_on else other_failures).setdefault(attempt.step, set()).add(
             attempt.index
         )
     return reclaimed, other_failures
 
 
-def _can_move(plan: Plan, target: Target, step: str) -> bool:
+def can_move(plan: Plan, target: Target, step: str) -> bool:
+    """Return whether a step runs on spot instances, and has another queue to go on in."""
     job = plan.job(step)
     return job.queue is None and not target.is_on_demand(job)
 

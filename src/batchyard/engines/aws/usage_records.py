@@ -199,8 +199,8 @@ class UsageRecords:
     # -- children ----------------------------------------------------------------------------------
 
     def _describe(self, children: Sequence[tuple[Part, str, int]]) -> None:
-        uses: list[HostUse] = []
         for first in range(0, len(children), MAX_DESCRIBED_JOBS):
+            uses: list[HostUse] = []
             group = children[first : first + MAX_DESCRIBED_JOBS]
             ids = [
                 job_id if part.size == 1 else f"{job_id}:{number}" for part, job_id, number in group
@@ -211,9 +211,10 @@ class UsageRecords:
                 if child_id in answers:
                     uses += self._read_child(part, job_id, number, answers[child_id])
                 else:
-                    self._recorded[job_id].add(number)
+                    self._recorded.setdefault(job_id, set()).add(number)
                     self._forgotten_count += 1
-        self._usage = values.merge(self._usage, replace(self._usage, uses=tuple(uses)))
+            # Before the next call, which may fail: these children are not asked about again.
+            self._usage = values.merge(self._usage, replace(self._usage, uses=tuple(uses)))
 
     def _read_child(
         self, part: Part, job_id: str, number: int, job: Mapping[str, Any]
@@ -221,7 +222,7 @@ class UsageRecords:
         state = JobState(job["status"])
         self._running.discard((job_id, number))
         if state.is_terminal:
-            self._recorded[job_id].add(number)
+            self._recorded.setdefault(job_id, set()).add(number)
         else:
             self._running.add((job_id, number))
         index = from_aws.index_of(part, self._plan.job(part.step), job["jobId"])

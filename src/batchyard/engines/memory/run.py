@@ -96,8 +96,9 @@ class MemoryRun:
     def hold(self, reason: str) -> None:
         """Do nothing: the engine keeps no caps."""
 
-    def leave_spot(self, step: str, reason: str) -> None:
+    def leave_spot(self, step: str, reason: str) -> bool:
         """Do nothing: there are no spot instances."""
+        return False
 
     def find_fallback(self) -> Fallback | None:
         return None
