@@ -219,9 +219,15 @@ class StepOffers:
 class _OfferFinder:
     """Asks for prices, once for steps that request the same of the same hosts."""
 
-    def __init__(self, prices: market.Market, hosts: Mapping[str, Sequence[HostChoice]]) -> None:
+    def __init__(
+        self,
+        prices: market.Market,
+        hosts: Mapping[str, Sequence[HostChoice]],
+        max_types: int | None = _MAX_TYPES,
+    ) -> None:
         self._prices = prices
         self._hosts = hosts
+        self._max_types = max_types
         self._answers: dict[tuple[Resources, tuple[HostChoice, ...]], StepOffers] = {}
 
     def find(self, job: PlannedJob) -> StepOffers:
@@ -238,7 +244,7 @@ class _OfferFinder:
             by_name = {offer.type.name: offer for offer in offers.offers}
             return StepOffers(by_name, dict.fromkeys(by_name), offers.sources)
         counts = select_queue_types(needed, choices)
-        offers = market.find_offers(list(counts), self._prices, datetime.now(UTC), _MAX_TYPES)
+        offers = market.find_offers(list(counts), self._prices, datetime.now(UTC), self._max_types)
         by_name = {offer.type.name: offer for offer in offers.offers}
         numbers = {listed.name: count for listed, count in counts.items()}
         return StepOffers(by_name, numbers, offers.sources, are_of_queue=True)
@@ -247,8 +253,11 @@ class _OfferFinder:
 def make_finder(
     prices: market.Market, hosts: Mapping[str, Sequence[HostChoice]]
 ) -> Callable[[PlannedJob], StepOffers]:
-    """Return a function that returns the offers for a step. ``hosts``: see PreparedRun."""
-    return _OfferFinder(prices, hosts).find
+    """Return a function that returns all offers for a step, also those of dear types.
+
+    ``hosts``: see PreparedRun.
+    """
+    return _OfferFinder(prices, hosts, max_types=None).find
 
 
 def estimate_plan(

@@ -99,7 +99,9 @@ class UsageRecords:
             self._describe(list(self._list_running(overview.jobs)))
         self._describe(self._choose(overview.jobs, is_thorough=True))
         self._look_at_hosts(overview)
-        self._usage = values.add_kept_seconds(self._usage, self._plan, self._list_commands)
+        if overview.state is not RunState.RUNNING:
+            # This reads the record of each command. Until then, lost attempts count as a whole.
+            self._usage = values.add_kept_seconds(self._usage, self._plan, self._list_commands)
         self._store()
         return self._usage
 
