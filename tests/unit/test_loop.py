@@ -75,6 +75,8 @@ class ScriptedRunner:
         self.on_wait: Callable[[int], None] = lambda number: None
         self.turn: Callable[[], None] = lambda: None
         self.signals: list[int] = []
+        #: Those of the attempt that started last.
+        self.followers: tuple[Task, ...] = ()
         self._events: list[Event] = []
         self._waits = 0
 
@@ -82,7 +84,7 @@ class ScriptedRunner:
         self._events.append(Ended(task, Outcome(exit_code), 0, 0, 0.0, 0.0, 0, None, None))
 
     def start(self, task: Task, *followers: Task) -> None:
-        assert not followers
+        self.followers = followers
         self._events.append(Started(task, 0))
         self.on_start(task)
 
@@ -114,7 +116,9 @@ class ScriptedRunner:
     def close(self) -> None: ...
 
 
-def make_loop(folder: RunFolder, runner: ScriptedRunner, *jobs: Job) -> Loop:
+def make_loop(
+    folder: RunFolder, runner: ScriptedRunner, *jobs: Job, starts_series: bool = False
+) -> Loop:
     store = Store.open(folder.database, create=True)
     scheduler = Scheduler(
         [Queue("queue", ("here",))], [ComputeEnvironment("here", Resources(100, 100))]
@@ -125,6 +129,7 @@ def make_loop(folder: RunFolder, runner: ScriptedRunner, *jobs: Job) -> Loop:
         store,
         LogBook(folder),
         Nobody(),
+        starts_series=starts_series,
         clock=lambda: 1000.0,
         monotonic=lambda: 1000.0,
     )
@@ -216,3 +221,25 @@ def test_no_turn_is_taken_after_one_that_failed(tmp_path: Path) -> None:
     with pytest.raises(OperationalError, match="the disk is full"):
         make_loop(RunFolder(tmp_path), runner, job).run()
     assert len(started) == 2
+
+
+def test_followers_that_have_not_started_wait(tmp_path: Path) -> None:
+    runner = ScriptedRunner()
+    # One child at a time. The first is short, and the second has a follower.
+    job = Job("id", "work", "queue", Resources(100, 100), array_size=100)
+    loop = make_loop(RunFolder(tmp_path), runner, job, starts_series=True)
+    recorded: list[dict[JobState, int]] = []
+
+    def start(task: Task) -> None:
+        if not runner.followers:
+            runner.end(task)
+
+    def wait(number: int) -> None:
+        loop.commit()
+        recorded.append(dict(zip(JobState, loop.row("id").counts, strict=True)))
+
+    runner.on_start, runner.on_wait = start, wait
+    loop.run(is_over=lambda: bool(recorded))
+    assert [follower.child for follower in runner.followers] == [2]
+    counts = {state: count for state, count in recorded[0].items() if count}
+    assert counts == {JobState.RUNNABLE: 98, JobState.RUNNING: 1, JobState.SUCCEEDED: 1}

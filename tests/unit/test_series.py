@@ -158,6 +158,33 @@ def test_followers_run_in_order_and_each_is_reported(tmp_path: Path) -> None:
     assert log.read_text().split() == [str(child) for child in ended]
 
 
+def test_a_follower_is_running_while_ends_before_it_are_recorded(tmp_path: Path) -> None:
+    """A turn amid a series finds one child of it that runs, also if each of them is short."""
+    runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))), lambda: next(clock_ms))
+    clock_ms = iter(range(0, 10**6, 20))
+    running: list[set[int]] = []
+    started: set[int] = set()
+    ended: set[int] = set()
+
+    def turn() -> None:
+        for event in runner.take_events():
+            (started if isinstance(event, Started) else ended).add(event.task.child)
+        running.append(started - ended)
+
+    runner.listen(turn)
+    tasks = [make_task(number, "true") for number in range(3)]
+    deadline = time.monotonic() + 10
+    try:
+        with runner.lock:
+            runner.start(*tasks)
+            turn()
+            while len(ended) < len(tasks) and time.monotonic() < deadline:
+                runner.wait(0.01)
+    finally:
+        runner.close()
+    assert all(len(children) == 1 for children in running[:-1]) and not running[-1]
+
+
 def test_nothing_follows_a_failure(tmp_path: Path) -> None:
     touch = f"touch {tmp_path}/started"
     events = run_series(tmp_path, "exit 3", touch, touch)

@@ -37,6 +37,7 @@ TICK_S = 0.1
 DEFAULT_GRACE_S = 30.0
 #: Only children that ended within this time are followed by such a series.
 _SHORT_MS = 4
+_RUNNABLE, _STARTING = map(list(JobState).index, (JobState.RUNNABLE, JobState.STARTING))
 
 
 class Watcher(Protocol):
@@ -373,6 +374,7 @@ class Loop:
         del self._running[task.job_id, task.child]
         self._slots[task.job_id].give_back(task.slot)
         self._set_series_length(task.job_id, was_short=False)
+        self._changed.add(task.job_id)
         self._perform(self._scheduler.withdraw(task.job_id, task.child))
 
     def _set_series_length(self, job_id: str, *, was_short: bool) -> None:
@@ -458,9 +460,10 @@ class Loop:
     def _with_summary(self, row: JobRow) -> JobRow:
         summary = self._scheduler.summary(row.id)
         succeeded, failed = self._command_counts[row.id]
+        counts = summary.counts
         return row._replace(
             state=summary.state.value,
-            counts=summary.counts,
+            counts=_with_followers_waiting(counts) if self._starts_series else counts,
             attempts=self._attempt_counts[row.id],
             commands_succeeded=succeeded,
             commands_failed=failed,
@@ -487,6 +490,17 @@ class Loop:
             ]
         )
         task.unrecorded.clear()
+
+
+def _with_followers_waiting(counts: tuple[int, ...]) -> tuple[int, ...]:
+    """Return numbers of children by state, in which followers that have not started are RUNNABLE.
+
+    Other children of a runner with series are never STARTING for long: they run at once.
+    """
+    changed = list(counts)
+    changed[_RUNNABLE] += changed[_STARTING]
+    changed[_STARTING] = 0
+    return tuple(changed)
 
 
 def _place_of(task: Task) -> str:

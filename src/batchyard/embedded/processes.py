@@ -165,7 +165,7 @@ class ProcessRunner:
             with self.lock:
                 self._spawner.signal([launch.process], signum)
 
-    def on_long(self, launch: Launch) -> None:
+    def on_start(self, launch: Launch) -> None:
         attempt = _owner_of(launch)
         if attempt.started_ms is None:
             self._attempts.record_start(attempt, launch.started_ms)

@@ -130,8 +130,8 @@ class LaunchEvents(Protocol):
     def on_late_start(self, launch: Launch) -> None:
         """The process was cancelled while it was being started, and runs. Without the lock."""
 
-    def on_long(self, launch: Launch) -> None:
-        """The process runs for some time. Called with the lock held."""
+    def on_start(self, launch: Launch) -> None:
+        """The process runs for some time, or is the next to start. Called with the lock held."""
 
     def on_end(self, launch: Launch, exit: Exit | None) -> None:
         """The process has ended; without an Exit, it could not be started. With the lock held."""
@@ -237,6 +237,7 @@ class Slots:
             if series.must_report:
                 with self._lock:
                     self._report_ends(series)
+                    self._events.on_start(series.launch)
                     self._turn()
 
     def _run(self, series: _Series, poll: select.poll) -> Exit | None:
@@ -291,7 +292,7 @@ class Slots:
             return
         has_news = bool(series.ended or series.followers)
         self._report(series)
-        self._events.on_long(series.launch)
+        self._events.on_start(series.launch)
         if has_news:
             self._turn()
 
