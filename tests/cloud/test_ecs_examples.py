@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cloud_lab import BUCKET, Lab, add_cluster, run_of
+from cloud_lab import BUCKET, ENVIRONMENTS, TASKS, Lab, add_cluster, run_of
 from emulator_endpoint import Endpoint
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "recommendations"
@@ -38,6 +38,7 @@ def test_the_recommendations_are_the_same_here_and_on_ecs(lab: Lab) -> None:
     has_ranks = importlib.util.find_spec("mpi4py") and shutil.which("mpirun")
     settings = [f"--set=ratings={RATINGS}", f"--set=ranks={2 if has_ranks else 1}"]
     settings += ["--set=epochs=10", "--no-gpu"]
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS + TASKS)
     lab.patient("s3").put_object(Bucket=BUCKET, Key="data/ratings.csv", Body=make_ratings())
     for name in ("here", "there"):
         ignored = shutil.ignore_patterns("work", "__pycache__", ".batchyard")
