@@ -62,8 +62,8 @@ def _find_communicator() -> Any:
 
 def _find_device(rank: int) -> tuple[Any, str]:
     """Return CuPy and the GPU of a rank, or NumPy. Raises InputError for a missing GPU."""
-    wanted = os.environ.get("BATCHYARD_DEVICE", "")
-    if wanted == "cpu":
+    device = os.environ.get("BATCHYARD_DEVICE", "")
+    if device == "cpu":
         return np, "CPU"
     try:
         import cupy
@@ -74,6 +74,6 @@ def _find_device(rank: int) -> tuple[Any, str]:
         return cupy, f"GPU {number} ({name})"
     # CuPy has errors of its own for a driver that is missing, and for a machine without GPUs.
     except Exception as exc:
-        if wanted == "gpu":
+        if device == "gpu":
             raise InputError(f"the step has a GPU, and CuPy cannot use it: {exc}") from exc
         return np, "CPU"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from batchyard.cli.render_bill import show_dollars
 from batchyard.cli.tables import table
 from batchyard.units import format_duration, format_memory
 
@@ -18,7 +19,6 @@ _HEADINGS = ("step", "a command takes", "type", "on-demand", "spot")
 _NUMBERS = frozenset({3, 4})
 _ADVICE_HEADINGS = ("step", "asks for", "used", "needs", "types", "as requested", "as needed")
 _ADVICE_NUMBERS = frozenset({5, 6})
-_SMALLEST_USD = 0.0001
 
 
 def estimate_lines(cost: PlanCost) -> list[str]:
@@ -110,7 +110,4 @@ def _show_resources(resources: Resources) -> str:
 
 
 def _show_spot_usd(price: StepPrice | None) -> str:
-    usd = price.usd(price.use.used_s, is_spot=True) if price else None
-    if usd is None:
-        return "?"
-    return f"${usd:.4f}" if usd >= _SMALLEST_USD or not usd else f"<${_SMALLEST_USD}"
+    return show_dollars(price.usd(price.use.used_s, is_spot=True) if price else None)
