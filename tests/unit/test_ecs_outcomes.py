@@ -75,6 +75,7 @@ def test_the_outcome_of_a_stopped_task(stopped: dict[str, Any], outcome: Outcome
         "TaskFailedToStart: AGENT",
         "TaskFailedToStart: NO ACTIVE INSTANCES",
         "TaskFailedToStart: EMPTY CAPACITY PROVIDER",
+        "You've reached the limit on the number of vCPUs you can run concurrently",
     ],
 )
 def test_a_task_without_room_has_not_been_an_attempt(reason: str) -> None:

@@ -174,14 +174,18 @@ def test_a_later_process_adopts_tasks_and_repeats_unanswered_requests(tmp_path: 
 def test_a_full_cluster_is_waited_for(tmp_path: Path) -> None:
     cluster = Cluster()
     full = AwsRefusedError("500 tasks in the PROVISIONING state", code="ClientException")
-    cluster.refusals = [StartedTasks([], ["RESOURCE:GPU"]), full]
+    limited = AwsRefusedError(
+        "Error retrieving security group information: RequestLimitExceeded",
+        code="InvalidParameterException",
+    )
+    cluster.refusals = [StartedTasks([], ["RESOURCE:GPU"]), full, limited]
     with running(cluster, tmp_path / "journal") as runner:
         start(runner, make_task(0))
         (end,) = ends(collect(runner, lambda events: len(ends(events)) == 1))
         with runner.lock:
             (note,) = runner.take_notes()
     assert end.outcome == Outcome(0) and end.task.attempt == 1
-    assert cluster.calls["RunTask"] == 3
+    assert cluster.calls["RunTask"] == 4
     assert note == "a: the cluster lab has no room now (RESOURCE:GPU); its children wait"
 
 
