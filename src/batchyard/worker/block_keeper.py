@@ -19,6 +19,7 @@ from typing import TypeVar
 from batchyard.worker.block_store import BlockStore
 from batchyard.worker.errors import WorkerError
 from batchyard.worker.lease_protocol import (
+    MIN_CHOICES,
     Claiming,
     Ending,
     HeldBlock,
@@ -112,6 +113,7 @@ class BlockKeeper:
         #: as the last claim that found nothing has seen it
         self._is_scaled = False
         self._first_unclaimed = 0
+        self._choices = MIN_CHOICES
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         #: only the keeper's thread uses it
         self._held: list[LeasedBlock] = []
@@ -242,6 +244,7 @@ class BlockKeeper:
             first=self._first_unclaimed,
             preferred=self._preferred,
             children=self._own_children,
+            choices=self._choices,
             ignores_scale=ignores_scale,
         )
         self._preferred = None
@@ -249,6 +252,8 @@ class BlockKeeper:
         last, result = self._store.run(claiming)
         assert isinstance(last, Claiming)
         self._first_unclaimed = last.first
+        lost_a_race = last.choices > self._choices
+        self._choices = last.choices if lost_a_race else max(MIN_CHOICES, self._choices // 2)
         self.claim_s = self._clock() - started_s
         if isinstance(result, NothingLeft):
             self._is_scaled = result.is_scaled

@@ -22,11 +22,12 @@ from batchyard.worker.scale import Scale
 
 #: Blocks without owner that are tried before the list is read again, which is old by then.
 _MAX_TRIES = 3
-#: The blocks to try are chosen among the first unclaimed ones: so many for each child, so that
-#: children that are free at the same time seldom choose the same, and no more, so that the very
-#: first is claimed soon, too. It is the longest where blocks are ordered by length.
-_CHOICES_PER_CHILD = 2
-_MIN_CHOICES = 8
+#: The blocks to try are chosen among this many of the first unclaimed ones. Early blocks are large,
+#: and where lengths are known they have the longest commands: one that is left for late keeps the
+#: step from ending. So there are few choices, twice as many after each claim that another child
+#: was faster with, and at most so many for each child.
+MIN_CHOICES = 4
+_MAX_CHOICES_PER_CHILD = 2
 
 
 # -- requests to the store of blocks, and their answers --------------------------------------------
@@ -175,6 +176,8 @@ class Claiming:
     preferred: int | None = None
     #: children that claim blocks
     children: int = 1
+    #: how many of the first unclaimed blocks to choose from
+    choices: int = MIN_CHOICES
     #: whether the child claims although the scale dismisses it
     ignores_scale: bool = False
     is_dismissed: bool = False
@@ -222,7 +225,14 @@ class Claiming:
         if isinstance(result, Saving):
             return replace(self, saving=result)
         assert self.candidates
-        return replace(self, saving=None, candidates=self.candidates[1:])
+        return replace(
+            self, saving=None, candidates=self.candidates[1:], choices=self._more_choices
+        )
+
+    @property
+    def _more_choices(self) -> int:
+        most = max(MIN_CHOICES, _MAX_CHOICES_PER_CHILD * self.children)
+        return min(2 * self.choices, most)
 
     def _can_take(self, block: StoredBlock) -> bool:
         # A worker that holds a block claims the next one. Its own may have expired by then.
@@ -258,8 +268,7 @@ class Claiming:
             return replace(self, candidates=candidates)
         blocks = range(self.first, self.total)
         unclaimed = (number for number in blocks if number not in listing.entries)
-        count = max(_MIN_CHOICES, _CHOICES_PER_CHILD * self.children)
-        choices = tuple(islice(unclaimed, count))
+        choices = tuple(islice(unclaimed, self.choices))
         if not choices:
             return replace(self, first=self.total, candidates=None, is_last_round=True)
         return replace(self, first=choices[0], candidates=self._choose(choices))
