@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -140,6 +141,14 @@ class Oracle:
 
 
 @pytest.mark.slow
+def lanes_of(lab: Lab, run: str) -> dict[str, int]:
+    """Return id of a host -> attempts in its lane of the report."""
+    lab("report", run, "--out", "report.html")
+    report = (lab.folder / "report.html").read_text()
+    titles = re.findall(r"<title>(i-[0-9a-f]+) [a-z0-9.]+: (\d+) attempts?, ", report)
+    return {host: int(count) for host, count in titles}
+
+
 def test_the_bill_is_right_to_the_cent_and_the_same_elsewhere_and_later(lab: Lab) -> None:
     run = submit(lab)
     assert "SUCCEEDED" in lab("status", run, "--watch").stdout
@@ -169,6 +178,11 @@ def test_the_bill_is_right_to_the_cent_and_the_same_elsewhere_and_later(lab: Lab
         assert bill[f"{word}_usd"] == pytest.approx(oracle[word], abs=0.01), word
     assert bill["paid_usd"] == pytest.approx(oracle.total(), abs=0.01)
     assert bill["saved_usd"] > 0 and not bill["unknown"]
+
+    # The report has a lane for each host.
+    lanes = lanes_of(lab, run)
+    assert lanes.keys() == {host["id"] for host in usage["hosts"]}
+    assert sum(lanes.values()) == len(usage["uses"])
 
     # A week later, from another machine: AWS Batch knows no job, and EC2 no price.
     for name in ("final.json", "usage.json"):
@@ -253,6 +267,7 @@ def test_a_run_on_an_ecs_cluster_has_a_bill_too(lab: Lab) -> None:
     assert bill["paid_usd"] == pytest.approx(0.192 / 3600 * max(60, host["paid_s"]))
     used, lost = ({step["step"]: step[f"{word}_s"] for step in bill["steps"]} for word in WORDS)
     assert used["a"] >= 2 and lost["a"] == 0 and lost["b"] > 0
+    assert lanes_of(lab, "last") == {host["id"]: 4}
 
 
 WORDS = ("used", "lost")

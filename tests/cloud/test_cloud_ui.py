@@ -60,6 +60,7 @@ def test_a_run_of_another_machine(lab: Lab, tmp_path: Path) -> None:
         assert log.body == b"line 1\n" and log.headers["x-log-size"] == "7"
         found = page.get("/api/log-search", run=run, step="work", index=1, attempt=1, text="LINE")
         assert found.json() == {"places": [0], "next": None}
+        assert "<h2>Hosts</h2>" in page.get("/api/charts", run=run, state="FAILED").text
 
 
 @contextmanager

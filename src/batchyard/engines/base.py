@@ -111,6 +111,9 @@ class AttemptDetail:
     system_s: float
     max_rss_kib: int
     gpus: tuple[int, ...] = ()
+    #: Where the attempt ran: the number of a slot of this machine, which its step has alone, or the
+    #: id of a host. Empty if that is not known.
+    host: str = ""
 
     @property
     def duration_s(self) -> float:

@@ -1,7 +1,9 @@
 """The HTML page about a run. This module reads the run; all other modules here are pure.
 
 - figures: from ended attempts to a few numbers for each step; lanes: which attempts overlap
-- timeline, durations, tables, failures: from figures to the parts of the page; costs: from a bill
+- host_lanes: when slots and hosts were busy
+- timeline, lane_chart, durations, tables, failures: from figures to the parts of the page; costs:
+  from a bill
 - page: from the parts to the document; style: its style sheet
 - markup: HTML and SVG elements, always escaped; amounts: numbers as text, ticks of axes
 """
@@ -17,6 +19,7 @@ from batchyard import status
 from batchyard.engines.base import RunEngine, RunRecord
 from batchyard.errors import BatchyardError
 from batchyard.report.failures import MAX_FAILURES
+from batchyard.report.host_lanes import HostTimes
 from batchyard.report.page import About, make_charts, make_page
 from batchyard.status import RunStatus
 
@@ -31,6 +34,7 @@ def of_run(record: RunRecord, now_ms: int) -> str:
     try:
         about = _make_about(record, engine, run_status, now_ms)
         about = replace(about, cost=_find_bill(record, engine))
+        about = replace(about, hosts=_find_hosts(engine))
         return make_page(run_status, engine.attempts(engine.job_ids), about)
     finally:
         engine.close()
@@ -42,6 +46,9 @@ def charts_of_run(record: RunRecord, now_ms: int) -> str:
     engine = record.open()
     try:
         about = _make_about(record, engine, run_status, now_ms)
+        # The page reads bills from time to time: no request is sent for its charts.
+        about = replace(about, cost=_find_bill(record, engine, asks=False))
+        about = replace(about, hosts=_find_hosts(engine))
         return make_charts(run_status, engine.attempts(engine.job_ids), about)
     finally:
         engine.close()
@@ -62,14 +69,38 @@ def _make_about(record: RunRecord, engine: RunEngine, run_status: RunStatus, now
     )
 
 
-def _find_bill(record: RunRecord, engine: RunEngine) -> RunBill | None:
-    """Return what the run has cost; None for a run that costs nothing, and if nobody knows."""
+def _find_hosts(engine: RunEngine) -> dict[str, HostTimes]:
+    """Return id -> type and times of the run's hosts, as far as this machine has stored them."""
+    try:
+        usage = engine.usage(asks=False)
+    except BatchyardError:
+        usage = None  # the page is still of use
+    if usage is None:
+        return {}
+    from batchyard.engines.usage import group_uses, paid_until_s  # not for runs on this machine
+
+    uses = group_uses(usage.uses)
+    return {
+        host.id: HostTimes(
+            host.type,
+            round(host.launched_s * 1000) or None,
+            round(paid_until_s(host, uses.get(host.id, ()), usage.seen_s) * 1000),
+        )
+        for host in usage.hosts
+    }
+
+
+def _find_bill(record: RunRecord, engine: RunEngine, *, asks: bool = True) -> RunBill | None:
+    """Return what the run has cost; None for a run that costs nothing, and if nobody knows.
+
+    ``asks`` False: as far as this machine has stored it, without a request.
+    """
     if engine.setup().environment is None:
         return None
     from batchyard.cost.run_bill import bill_so_far
 
     try:
-        return bill_so_far(record, engine)
+        return bill_so_far(record, engine, asks=asks)
     except BatchyardError:
         return None  # the page is still of use
 

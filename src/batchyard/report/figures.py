@@ -30,7 +30,7 @@ class Ending(IntEnum):
 
 @dataclass(slots=True)
 class AttemptStats:
-    """Ended attempts of a step. Entry i of each of the first five arrays is about one attempt."""
+    """Ended attempts of a step. Entry i of each of the first six arrays is about one attempt."""
 
     starts_ms: array[int] = field(default_factory=lambda: array("q"))
     ends_ms: array[int] = field(default_factory=lambda: array("q"))
@@ -39,6 +39,10 @@ class AttemptStats:
     indices: array[int] = field(default_factory=lambda: array("q"))
     #: number of the attempt; 1 is the first attempt of a child
     numbers: array[int] = field(default_factory=lambda: array("q"))
+    #: where the attempt ran, as a number of ``hosts``
+    host_numbers: array[int] = field(default_factory=lambda: array("q"))
+    #: slot of this machine, or id of a host -> its number here
+    hosts: dict[str, int] = field(default_factory=dict)
     #: duration of each child's last attempt, by its ending
     succeeded_ms: array[int] = field(default_factory=lambda: array("q"))
     failed_ms: array[int] = field(default_factory=lambda: array("q"))
@@ -71,6 +75,7 @@ class AttemptStats:
         self.endings.append(ending)
         self.indices.append(attempt.index)
         self.numbers.append(attempt.attempt)
+        self.host_numbers.append(self.hosts.setdefault(attempt.host, len(self.hosts)))
         self.busy_ms += attempt.ended_ms - start_ms
         self.cpu_s += attempt.user_s + attempt.system_s
         self.peak_kib = max(self.peak_kib, attempt.max_rss_kib)
@@ -91,6 +96,11 @@ class AttemptStats:
     def count(self) -> int:
         """Number of ended attempts."""
         return len(self.endings)
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether each attempt ran in a slot of this machine that is known."""
+        return bool(self.hosts) and all(host.isdecimal() for host in self.hosts)
 
 
 _ENDINGS: dict[JobState | None, Ending] = {

@@ -25,10 +25,12 @@ from batchyard.report.costs import cost_section
 from batchyard.report.durations import draw_durations
 from batchyard.report.failures import failures_section, retries_section
 from batchyard.report.figures import StepFigures
+from batchyard.report.host_lanes import HostTimes, find_hosts
+from batchyard.report.lane_chart import draw_hosts
 from batchyard.report.markup import Content, Markup, tag
 from batchyard.report.style import CSS
 from batchyard.report.tables import Totals, steps_table
-from batchyard.report.timeline import draw_timeline
+from batchyard.report.timeline import COLOURS, draw_timeline
 from batchyard.status import RunStatus, explain_excess, explain_moves, iso
 from batchyard.units import pluralize
 
@@ -62,6 +64,8 @@ class About:
     commands: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
     #: what the run has cost; None if it cost nothing
     cost: RunBill | None = None
+    #: id of a host -> what is known of it
+    hosts: Mapping[str, HostTimes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,9 @@ def make_charts(status: RunStatus, attempts: Iterable[AttemptDetail], about: Abo
         _definitions(),
         tag(
             "main",
+            cost_section(about.cost),
             _timeline_section(drawn.steps, drawn.begin_ms, drawn.end_ms, is_open=is_open),
+            _hosts_section(drawn, about, is_open=is_open),
             _durations_section(drawn.steps),
         ),
     )
@@ -123,6 +129,7 @@ def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About
             ),
             cost_section(about.cost),
             _timeline_section(steps, begin_ms, end_ms, is_open=not is_over),
+            _hosts_section(drawn, about, is_open=not is_over),
             _durations_section(steps),
             failures_section(status.run, steps, status.failures, about.commands),
             _memory_section(status),
@@ -253,6 +260,23 @@ def _timeline_section(
         return tag("section", tag("h2", "Timeline"), tag("p", text, class_="note"))
     chart = draw_timeline(steps, begin_ms, end_ms, is_open=is_open)
     return tag("section", tag("h2", "Timeline"), chart)
+
+
+def _hosts_section(drawn: _Figures, about: About, *, is_open: bool) -> Markup:
+    """Return a lane for each host; nothing for a run whose hosts are not known."""
+    hosts = find_hosts(drawn.steps, about.hosts, drawn.begin_ms, drawn.end_ms)
+    if not hosts:
+        return Markup()
+    note = (
+        "A lane is as long as its host was there, if that is known. Its colour is that of the step "
+        "which had most of it; it is busy if as many attempts run as ever ran on it at once."
+    )
+    return tag(
+        "section",
+        tag("h2", "Hosts"),
+        draw_hosts(hosts, drawn.begin_ms, drawn.end_ms, COLOURS, is_open=is_open),
+        tag("p", note, class_="note"),
+    )
 
 
 def _durations_section(steps: Sequence[StepFigures]) -> Markup:

@@ -95,6 +95,9 @@ svg.narrow { display: none; min-width: 0; max-width: 34rem; overflow: visible; }
 .bars .failed, .failed { fill: url(#hatch); stroke: var(--bad); stroke-width: 1; fill-opacity: 1; }
 .mark { fill: var(--bad); stroke: var(--bad); }
 .mark.again { fill: var(--paper); }
+.lanes .track { fill: var(--grid); }
+.lanes path, .lanes rect { fill: var(--c); }
+.lanes .l1 { fill-opacity: .4; } .lanes .l2 { fill-opacity: .6; } .lanes .l3 { fill-opacity: .8; }
 .median { stroke: var(--ink); stroke-width: 1.5; }
 #hatch rect { fill: var(--paper); } #hatch path { stroke: var(--bad); stroke-width: 1.6; }
 ul.legend {
@@ -103,15 +106,15 @@ ul.legend {
 }
 .legend li { color: var(--soft); font-size: .8rem; }
 .legend svg { vertical-align: -.1em; margin-right: .45em; overflow: visible; }
-.money .bar {
-  display: flex; height: 1.1rem; border-radius: .3rem; overflow: hidden; max-width: 62rem;
-  background: var(--grid);
+.money .shares {
+  display: block; width: 100%; height: 1.1rem; border-radius: .3rem; max-width: 62rem;
 }
 .money .legend i {
   display: inline-block; width: .65em; height: .65em; border-radius: 2px; margin-right: .45em;
 }
-.money .used { background: var(--c2); } .money .idle { background: var(--line); }
-.money .lost { background: var(--bad); }
+.money .used { background: var(--c2); fill: var(--c2); }
+.money .idle { background: var(--line); fill: var(--line); }
+.money .lost { background: var(--bad); fill: var(--bad); }
 section > h3 + .scroll { margin-top: .4rem; }
 .scroll + article { margin-top: 1.25rem; }
 article { border: 1px solid var(--line); border-radius: .5rem; margin: 0 0 1rem; overflow: hidden; }

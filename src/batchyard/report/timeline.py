@@ -1,19 +1,21 @@
 """Draw the timeline of a run as SVG: a band for each step with the times of its attempts. Pure.
 
-A step with few attempts shows each as a bar. A step with many shows how many ran at each moment, so
-that a page about 100,000 children is as small as one about 100.
+A step with few attempts shows each as a bar, in the row of its slot. A step with many shows how
+many ran at each moment, and below that a lane for each slot, so that a page about 100,000 children
+is as small as one about 100.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from batchyard.report import lanes, layout
-from batchyard.report.amounts import format_duration, format_tick, linear_ticks
+from batchyard.report import lane_chart, lanes, layout
+from batchyard.report.amounts import format_duration
+from batchyard.report.axis import AXIS_PX, Scale, draw_axis
 from batchyard.report.figures import AttemptStats, Ending, StepFigures
-from batchyard.report.layout import Layout
+from batchyard.report.host_lanes import Lane, find_slots
 from batchyard.report.markup import Markup, join, px, tag
 from batchyard.units import pluralize
 
@@ -22,11 +24,11 @@ MAX_LANES = 64
 #: number of colours, which the steps use in turn
 COLOURS = 8
 
-_TOP = 26
 _BAND_GAP = 13
 _MIN_BAND_PX = 13
 _AREA_PX = 56
 _MARKS_PX = 9
+_SLOTS_GAP = 4
 _COLUMN_PX = 1.5
 _MARK_PX = 2
 _MIN_BAR_PX = 1.2
@@ -41,27 +43,6 @@ _ENDING_TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """The time axis: from a time to its x coordinate."""
-
-    begin_ms: int
-    end_ms: int
-    layout: Layout
-
-    @property
-    def left_px(self) -> float:
-        return self.layout.left
-
-    @property
-    def width(self) -> float:
-        return self.layout.axis_width
-
-    def x(self, at_ms: float) -> float:
-        share = (at_ms - self.begin_ms) / max(1, self.end_ms - self.begin_ms)
-        return self.left_px + self.width * min(1.0, max(0.0, share))
-
-
-@dataclass(frozen=True, slots=True)
 class Band:
     """The drawing of one step."""
 
@@ -73,23 +54,35 @@ def draw_timeline(
     steps: Sequence[StepFigures], begin_ms: int, end_ms: int, *, is_open: bool = False
 ) -> Markup:
     """Return the timeline with its legend. If the run ``is_open``, a line marks the last time."""
-    wide = layout.wide(step.name for step in steps)
+    wide, narrow = layout.wide(step.name for step in steps), layout.narrow()
+    # The narrow chart has the fewest bars.
+    small_steps = steps_with_bars(steps, narrow.max_bars)
+    slots = {
+        number: find_slots(number, step.stats, begin_ms, end_ms)
+        for number, step in enumerate(steps)
+        if step.stats.has_slots and number not in small_steps
+    }
     charts = [
-        _draw_chart(steps, Scale(begin_ms, end_ms, one_layout), is_open)
-        for one_layout in (wide, layout.narrow())
+        _draw_chart(steps, slots, Scale(begin_ms, end_ms, one_layout), is_open)
+        for one_layout in (wide, narrow)
     ]
-    legend = _draw_legend(steps, steps_with_bars(steps, wide.max_bars), is_open)
+    bar_steps = steps_with_bars(steps, wide.max_bars)
+    legend = _draw_legend(steps, bar_steps, slots.keys() - bar_steps, is_open)
     return join((tag("div", charts, class_="scroll"), legend))
 
 
-def _draw_chart(steps: Sequence[StepFigures], scale: Scale, is_open: bool) -> Markup:
+def _draw_chart(
+    steps: Sequence[StepFigures], slots: Mapping[int, Sequence[Lane]], scale: Scale, is_open: bool
+) -> Markup:
     bar_steps = steps_with_bars(steps, scale.layout.max_bars)
-    top = float(_TOP)
+    top = float(AXIS_PX)
     bands = []
     for number, step in enumerate(steps):
         top += scale.layout.name_line
-        draw = _draw_bars if number in bar_steps else _draw_area
-        band = draw(step, scale, top)
+        if number in bar_steps:
+            band = _draw_bars(step, scale, top)
+        else:
+            band = _draw_area(step, slots.get(number, ()), scale, top)
         labels = _draw_labels(step, scale, top)
         bands.append(tag("g", labels, band.drawing, class_=f"c{number % COLOURS}"))
         top += band.height + _BAND_GAP
@@ -98,7 +91,7 @@ def _draw_chart(steps: Sequence[StepFigures], scale: Scale, is_open: bool) -> Ma
         "svg",
         tag("title", "Timeline of the children"),
         tag("desc", _describe(steps)),
-        _draw_axis(scale, height, is_open),
+        draw_axis(scale, height, is_open=is_open),
         bands,
         viewBox=f"0 0 {px(scale.layout.width)} {px(height)}",
         role="img",
@@ -120,11 +113,13 @@ def steps_with_bars(steps: Sequence[StepFigures], max_bars: int) -> set[int]:
 
 
 def _draw_bars(step: StepFigures, scale: Scale, top: float) -> Band:
-    stats, peak = step.stats, step.peak
-    lane_px = next(height for max_lanes, height in _LANE_PX if peak <= max_lanes)
+    stats = step.stats
+    rows = _find_rows(stats)
+    row_count = max(rows, default=0) + 1
+    lane_px = next(height for max_lanes, height in _LANE_PX if row_count <= max_lanes)
     gap = 2 if lane_px > 6 else 1
     bars = []
-    for i, lane in enumerate(lanes.pack(stats.starts_ms, stats.ends_ms)):
+    for i, lane in enumerate(rows):
         start, end = scale.x(stats.starts_ms[i]), scale.x(stats.ends_ms[i])
         bars.append(
             tag(
@@ -137,7 +132,7 @@ def _draw_bars(step: StepFigures, scale: Scale, top: float) -> Band:
                 class_="failed" if stats.endings[i] != Ending.SUCCEEDED else None,
             )
         )
-    height = max(_MIN_BAND_PX, max(1, peak) * (lane_px + gap) - gap)
+    height = max(_MIN_BAND_PX, row_count * (lane_px + gap) - gap)
     marks = _draw_failure_marks(stats, scale, top + height + 2)
     return Band(
         tag("g", bars, marks, class_="bars small" if scale.layout.name_line else "bars"),
@@ -145,7 +140,16 @@ def _draw_bars(step: StepFigures, scale: Scale, top: float) -> Band:
     )
 
 
-def _draw_area(step: StepFigures, scale: Scale, top: float) -> Band:
+def _find_rows(stats: AttemptStats) -> list[int]:
+    """Return the row of each attempt: its slot, so that gaps are seen; else one that is free."""
+    if not stats.has_slots or len(stats.hosts) > MAX_LANES:
+        return lanes.pack(stats.starts_ms, stats.ends_ms)
+    slots = sorted(stats.hosts, key=int)
+    row_of = {stats.hosts[slot]: row for row, slot in enumerate(slots)}
+    return [row_of[number] for number in stats.host_numbers]
+
+
+def _draw_area(step: StepFigures, slots: Sequence[Lane], scale: Scale, top: float) -> Band:
     stats, peak = step.stats, step.peak
     columns = int(scale.width / _COLUMN_PX)
     means = lanes.mean_concurrency(
@@ -162,7 +166,11 @@ def _draw_area(step: StepFigures, scale: Scale, top: float) -> Band:
     title = f"{step.name}: {pluralize(stats.count, 'attempt')}, at most {peak:,} at once"
     shape = tag("path", tag("title", title), d="".join(path), class_="area")
     marks = _draw_failure_marks(stats, scale, floor + 2)
-    return Band(join((shape, marks)), _AREA_PX + (_MARKS_PX if marks else 0))
+    height = _AREA_PX + (_MARKS_PX if marks else 0)
+    if not slots:
+        return Band(join((shape, marks)), height)
+    lanes_drawing, lanes_px = lane_chart.draw_slots(slots, scale, top + height + _SLOTS_GAP)
+    return Band(join((shape, marks, lanes_drawing)), height + _SLOTS_GAP + lanes_px)
 
 
 def _draw_failure_marks(stats: AttemptStats, scale: Scale, top: float) -> Markup:
@@ -196,20 +204,9 @@ def _draw_labels(step: StepFigures, scale: Scale, top: float) -> Markup:
     return join((name, peak))
 
 
-def _draw_axis(scale: Scale, height: float, is_open: bool) -> Markup:
-    span_ms = scale.end_ms - scale.begin_ms
-    shapes = []
-    for seconds in linear_ticks(span_ms / 1000, scale.layout.max_ticks):
-        x = scale.x(scale.begin_ms + seconds * 1000)
-        shapes.append(tag("line", x1=x, x2=x, y1=_TOP - 8, y2=height, class_="grid"))
-        shapes.append(tag("text", format_tick(seconds), x=x, y=_TOP - 13, class_="tick"))
-    if is_open:
-        x = scale.x(scale.end_ms)
-        shapes.append(tag("line", x1=x, x2=x, y1=_TOP - 8, y2=height, class_="now"))
-    return tag("g", shapes, class_="axis")
-
-
-def _draw_legend(steps: Sequence[StepFigures], bar_steps: set[int], is_open: bool) -> Markup:
+def _draw_legend(
+    steps: Sequence[StepFigures], bar_steps: set[int], slot_steps: set[int], is_open: bool
+) -> Markup:
     """Return the meaning of each kind of mark in the chart."""
     bars: Counter[int] = Counter()
     areas: Counter[int] = Counter()
@@ -219,12 +216,19 @@ def _draw_legend(steps: Sequence[StepFigures], bar_steps: set[int], is_open: boo
     box = {"x": 0, "y": 1, "width": 18, "height": 9}
     area = tag("path", d="M0 10V7H5V2H9V4H13V8H18V10Z", class_="area c6")
     line = tag("line", x1=9, x2=9, y1=-1, y2=12, class_="now")
+    lane = tag(
+        "g",
+        tag("rect", class_="track", **{**box, "y": 3, "height": 5}),
+        tag("rect", class_="l4 c6", **{**box, "y": 3, "width": 11, "height": 5}),
+        class_="lanes",
+    )
     has_failed_bar = bool(bars[Ending.FAILED] or bars[Ending.RETRIED])
     has_failed = bool(bars[Ending.FAILED] or areas[Ending.FAILED])
     has_retried = bool(bars[Ending.RETRIED] or areas[Ending.RETRIED])
     entries = [
         (bool(bars), "one attempt", tag("rect", class_="dot c6", **box)),
         (bool(areas), "how many attempts ran at each moment", area),
+        (bool(slot_steps), "a slot: busy, and empty where nothing ran in it", lane),
         (has_failed_bar, "an attempt that failed", tag("rect", class_="failed", **box)),
         (has_failed, "a child failed for good", tag("path", d=triangle, class_="mark")),
         (has_retried, "failed and retried", tag("path", d=triangle, class_="mark again")),

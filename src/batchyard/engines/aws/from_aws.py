@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from batchyard.batch.jobs import JobState, Resources
@@ -209,9 +210,15 @@ def hold_back(job: JobDetail, reason: str) -> JobDetail:
 
 
 def make_attempts(
-    part: Part, planned: PlannedJob, job: Mapping[str, Any]
+    part: Part,
+    planned: PlannedJob,
+    job: Mapping[str, Any],
+    host_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[AttemptDetail]:
-    """Return the ended attempts of one child, or of a job that is not an array."""
+    """Return the ended attempts of one child, or of a job that is not an array.
+
+    ``host_ids``: ARN of a container instance -> id of its host, as far as they are known.
+    """
     state = JobState(job["status"])
     index = index_of(part, planned, job["jobId"])
     ended = job.get("attempts", [])
@@ -219,6 +226,7 @@ def make_attempts(
         is_last = number == len(ended) and state.is_terminal
         container = attempt.get("container", {})
         status_reason = str(attempt.get("statusReason", ""))
+        arn = str(container.get("containerInstanceArn", ""))
         yield AttemptDetail(
             job_id=job["jobId"],
             step=part.step,
@@ -234,6 +242,7 @@ def make_attempts(
             system_s=0.0,
             max_rss_kib=0,
             gpus=tuple(range(_count_gpus(job))),
+            host=host_ids.get(arn, arn.rpartition("/")[2]),
         )
     if state is JobState.FAILED and not ended:
         yield AttemptDetail(

@@ -311,12 +311,13 @@ class AwsRun:
                 yield attempt
 
     def _ended_attempts(self, job_ids: Sequence[str], index: int | None) -> Iterator[AttemptDetail]:
+        host_ids = self._usage.read_host_ids()
         for part, children in self._describe_children(job_ids, index):
             if not any(job.get("attempts") for job in children):
                 continue  # nothing of it ever started: the job's own status says why
             planned = self._plan.job(part.step)
             for job in children:
-                yield from from_aws.make_attempts(part, planned, job)
+                yield from from_aws.make_attempts(part, planned, job, host_ids)
 
     def running_children(self, jobs: Sequence[JobDetail]) -> list[tuple[str, int]]:
         running = {job.id for job in jobs if job.count(JobState.RUNNING)}

@@ -84,6 +84,12 @@ class UsageRecords:
         document = self._files.read_local(USAGE)
         return None if document is None else values.from_json(document["usage"])
 
+    def read_host_ids(self) -> Mapping[str, str]:
+        """Return ARN of a container instance -> id of its host, as this machine has stored it."""
+        with suppress(BatchyardError):  # the attempts of a run matter more than their hosts
+            return dict((self._files.read_local(USAGE) or {}).get("host_ids", {}))
+        return {}
+
     def refresh(self, overview: Overview) -> Usage:
         """Return the usage until now, and store it."""
         self._load()

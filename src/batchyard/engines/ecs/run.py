@@ -25,6 +25,7 @@ from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.success_records import SuccessRecords
 from batchyard.engines.aws.target import Target
 from batchyard.engines.base import (
+    AttemptDetail,
     CommandDetail,
     JobDetail,
     LogChunk,
@@ -259,6 +260,22 @@ class EcsRun(ScheduledRun):
                 count = job.command_count - len(commands_done[row.step])
                 children[row.step] = list(range(min(job.step_size, count)))
         return Unfinished(children, commands_done)
+
+    def attempts(
+        self,
+        job_ids: Sequence[str],
+        *,
+        failed_only: bool = False,
+        index: int | None = None,
+        since_ms: int | None = None,
+    ) -> Iterator[AttemptDetail]:
+        cluster = self._target.environment.cluster or ""
+        host_ids = self._usage.read_host_ids()
+        for attempt in super().attempts(
+            job_ids, failed_only=failed_only, index=index, since_ms=since_ms
+        ):
+            arn = instance_arn(cluster, attempt.host)
+            yield replace(attempt, host=host_ids.get(arn, arn.rpartition("/")[2]))
 
     def waits(self, jobs: Sequence[JobDetail]) -> None:
         return None

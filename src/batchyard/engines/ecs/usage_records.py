@@ -67,6 +67,12 @@ class EcsUsage:
         document = self._files.read_local(USAGE)
         return None if document is None else values.from_json(document["usage"])
 
+    def read_host_ids(self) -> Mapping[str, str]:
+        """Return ARN of a container instance -> id of its host, as this machine has stored it."""
+        with suppress(BatchyardError):  # the attempts of a run matter more than their hosts
+            return dict((self._files.read_local(USAGE) or {}).get("host_ids", {}))
+        return {}
+
     def is_due(self) -> bool:
         """Return whether hosts should be looked at, before they are forgotten."""
         return self._clock() - self._looked_at_s > _MAX_PAUSE_S

@@ -71,6 +71,7 @@ def attempt_detail(row: AttemptRow, job_id: str, planned: PlannedJob) -> Attempt
         system_s=row.system_s,
         max_rss_kib=row.max_rss_kib,
         gpus=tuple(int(gpu) for gpu in row.gpus.split(",") if gpu),
+        host=row.place,
     )
 
 
