@@ -7,14 +7,18 @@ import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
-from ui_client import Page
+from ui_client import Page, Reply, serve
 
 from batchyard.ui import http_server
 from batchyard.ui.access import SECURITY_HEADERS, Access, is_loopback
+from batchyard.ui.application import ACTION_HEADER, Application, Settings
 
-ADDRESSES = ("/", "/page/main.js", "/api/about", "/api/runs", "/api/run", "/api/log")
+#: All addresses of the page, from its code: a new one is attacked, too.
+ROUTES = Application(Settings(Path(), allows_actions=True), Access.make(1)).routes
+ADDRESSES = ("/page/main.js", *(path for method, path in ROUTES if method == "GET"))
 
 
 def test_every_answer_has_the_headers_that_bind_a_browser(page: Page) -> None:
@@ -139,28 +143,59 @@ BAD_VALUES = [
 ]
 
 
-def test_no_parameter_reaches_a_path(page: Page, run_id: str, home: Path) -> None:
-    before = list_files(home)
-    good = {"run": run_id, "step": "work", "index": 3, "attempt": 1, "begin": 0, "state": "FAILED"}
-    addresses = {
-        "/api/run": ("run", "step"),
-        "/api/child": ("run", "step", "index"),
-        "/api/log": ("run", "step", "index", "attempt", "begin"),
-        "/api/charts": ("run", "state"),
-        "/api/doctor": ("run", "step"),
-        "/api/log-file": ("run", "step", "index", "attempt"),
-        "/api/log-search": ("run", "step", "index", "attempt", "begin"),
-    }
-    for address, names in addresses.items():
-        for name, value in itertools.product(names, BAD_VALUES):
-            query = {key: good[key] for key in names} | {name: value}
-            if address == "/api/log-search":
-                query["text"] = "line"
-            reply = page.get(address, **query)
-            assert reply.status in (400, 404), (address, name, value, reply)
+#: Parameter -> a value that every address accepts.
+GOOD_VALUES = {
+    **{"step": "work", "index": "3", "attempt": "1", "begin": "0", "state": "FAILED"},
+    **{"text": "line", "action": "retry"},
+}
+#: Addresses that refuse even these: nothing of this run waits, and it must not be repeated here.
+REFUSING = ("/api/doctor", "/api/act")
+#: Any text may be searched for.
+FREE_TEXTS = ("text",)
+
+
+def send(page: Page, method: str, path: str, values: dict[str, str]) -> Reply:
+    """Send a request as the page does."""
+    if method == "GET":
+        return page.get(path, **values)
+    own = {"Origin": f"http://127.0.0.1:{page.port}", ACTION_HEADER: "1"}
+    return page.ask(path, method, own, urlencode(values).encode())
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES, ids="-".join)
+def test_no_parameter_of_any_address_reaches_a_path(
+    home: Path, run_id: str, method: str, path: str
+) -> None:
+    names = ROUTES[method, path].parameters
+    good = {"run": run_id, **GOOD_VALUES}
+    assert set(names) <= good.keys(), "a new parameter needs a value here"
+    with serve(home, allows_actions=True) as page:
+        before = list_files(home)
+        values = {name: good[name] for name in names}
+        for name, bad in itertools.product(names, BAD_VALUES):
+            reply = send(page, method, path, {**values, name: bad})
+            if not (bad and name in FREE_TEXTS):
+                assert reply.status in (400, 404), (name, bad, reply)
             assert "x-evil" not in reply.headers and b"root:" not in reply.body
-        assert page.get(address, surprise="x", run=run_id).status == 400
-    assert list_files(home) == before
+        assert send(page, method, path, {**values, "surprise": "x"}).status == 400
+        for name in names:
+            missing = {key: value for key, value in values.items() if key != name}
+            assert read_status(page, method, path, missing) in (200, 400)
+        if path not in REFUSING:
+            assert read_status(page, method, path, values) == 200
+        assert list_files(home) == before
+
+
+def read_status(page: Page, method: str, path: str, values: dict[str, str]) -> int:
+    """Return the status of an answer that may have no end."""
+    if method == "POST":
+        return send(page, method, path, values).status
+    with page.connect() as connection:
+        connection.sendall(
+            f"GET {path}?{urlencode(values)} HTTP/1.1\r\nHost: 127.0.0.1:{page.port}\r\n"
+            f"Cookie: {page.cookie}\r\n\r\n".encode()
+        )
+        return int(connection.recv(1000).split()[1])
 
 
 def list_files(home: Path) -> list[Path]:

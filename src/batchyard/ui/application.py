@@ -57,6 +57,17 @@ class Settings:
     allows_actions: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What answers the requests to one address."""
+
+    answer: Callable[[Parameters], Answer]
+    #: All parameters that the address has; others are refused.
+    parameters: tuple[str, ...] = ()
+    #: Whether it changes something, and so needs ACTION_HEADER.
+    acts: bool = False
+
+
 class Application:
     """Answers requests. Every method can be called by several threads at once."""
 
@@ -69,21 +80,25 @@ class Application:
         self._logs = logs.OpenLogs()
         self._charts = Charts()
         self._diagnosing = threading.Lock()
-        self._routes: dict[tuple[str, str], Callable[[Request], Answer]] = {
-            ("GET", "/"): self._index,
-            ("GET", "/api/about"): self._about,
-            ("GET", "/api/runs"): self._follow_runs,
-            ("GET", "/api/run"): self._follow_run,
-            ("GET", "/api/child"): self._child,
-            ("GET", "/api/log"): self._log,
-            ("GET", "/api/log-search"): self._search_log,
-            ("GET", "/api/log-file"): self._log_file,
-            ("GET", "/api/charts"): self._draw_charts,
-            ("GET", "/api/doctor"): self._diagnose,
+        child = ("run", "step", "index")
+        #: (method, path) -> what answers it.
+        self.routes: dict[tuple[str, str], Route] = {
+            ("GET", "/"): Route(self._index),
+            ("GET", "/api/about"): Route(self._about),
+            ("GET", "/api/runs"): Route(self._follow_runs),
+            ("GET", "/api/run"): Route(self._follow_run, ("run", "step")),
+            ("GET", "/api/child"): Route(self._child, child),
+            ("GET", "/api/log"): Route(self._log, (*child, "attempt", "begin")),
+            ("GET", "/api/log-search"): Route(
+                self._search_log, (*child, "attempt", "begin", "text")
+            ),
+            ("GET", "/api/log-file"): Route(self._log_file, (*child, "attempt")),
+            ("GET", "/api/charts"): Route(self._draw_charts, ("run", "state")),
+            ("GET", "/api/doctor"): Route(self._diagnose, ("run", "step")),
         }
         if settings.allows_actions:
-            self._routes["GET", "/api/question"] = self._ask
-            self._routes["POST", "/api/act"] = self._act
+            self.routes["GET", "/api/question"] = Route(self._ask, ("run", "action"))
+            self.routes["POST", "/api/act"] = Route(self._act, ("run", "action"), acts=True)
 
     def respond(self, request: Request) -> Answer:
         try:
@@ -106,11 +121,18 @@ class Application:
         if method == "GET" and request.path in self._files:
             Parameters(request.parameters)
             return self._files[request.path]
-        route = self._routes.get((method, request.path))
+        route = self._find_route(method, request.path)
+        # A form of another page cannot set this header, if a browser forgets all other rules.
+        if route.acts and ACTION_HEADER not in request.headers:
+            raise RefusedError(403, f"an action needs the header {ACTION_HEADER}")
+        return route.answer(Parameters(request.parameters, *route.parameters))
+
+    def _find_route(self, method: str, path: str) -> Route:
+        route = self.routes.get((method, path))
         if route is None:
-            is_known = any(path == request.path for _, path in self._routes)
+            is_known = any(known == path for _, known in self.routes)
             raise RefusedError(405 if is_known else 404, "there is nothing at this address")
-        return route(request)
+        return route
 
     # -- the page --------------------------------------------------------------------------------
 
@@ -124,15 +146,13 @@ class Application:
             raise RefusedError(403, _NO_COOKIE)
         return replace(self._page(), headers={"Set-Cookie": self._access.cookie})
 
-    def _index(self, request: Request) -> Answer:
-        Parameters(request.parameters)
+    def _index(self, parameters: Parameters) -> Answer:
         return self._page()
 
     def _page(self) -> Answer:
         return self._files[f"/page/{INDEX}"]
 
-    def _about(self, request: Request) -> Answer:
-        Parameters(request.parameters)
+    def _about(self, parameters: Parameters) -> Answer:
         settings = self._settings
         return json_answer(
             {
@@ -144,21 +164,18 @@ class Application:
 
     # -- runs ------------------------------------------------------------------------------------
 
-    def _follow_runs(self, request: Request) -> Answer:
-        Parameters(request.parameters)
+    def _follow_runs(self, parameters: Parameters) -> Answer:
         return Answer(200, EVENTS, self._runs.follow([RUNS]))
 
-    def _follow_run(self, request: Request) -> Answer:
-        parameters = Parameters(request.parameters, "run", "step")
+    def _follow_run(self, parameters: Parameters) -> Answer:
         record = self._find_run(parameters)
         topics = [RUN]
-        if "step" in request.parameters:
+        if parameters.has("step"):
             topics.append(children_topic(parameters.step(record)))
         return Answer(200, EVENTS, self._readers.find(record.run_id).follow(topics))
 
-    def _child(self, request: Request) -> Answer:
+    def _child(self, parameters: Parameters) -> Answer:
         """Answer the commands of a child and its attempts that have ended."""
-        parameters = Parameters(request.parameters, "run", "step", "index")
         record = self._find_run(parameters)
         step, index = parameters.child(record)
         numbers = record.plan.job(step).commands_of_index(index)
@@ -183,14 +200,12 @@ class Application:
             }
         )
 
-    def _draw_charts(self, request: Request) -> Answer:
-        parameters = Parameters(request.parameters, "run", "state")
+    def _draw_charts(self, parameters: Parameters) -> Answer:
         record = self._find_run(parameters)
         return Answer(200, HTML, self._charts.draw(record, parameters.state()))
 
-    def _diagnose(self, request: Request) -> Answer:
+    def _diagnose(self, parameters: Parameters) -> Answer:
         """Answer the doctor's report about children of a step that wait for a host."""
-        parameters = Parameters(request.parameters, "run", "step")
         record = self._find_run(parameters)
         step = parameters.step(record)
         with self._diagnosing:  # one at a time: each sends requests to AWS
@@ -198,20 +213,16 @@ class Application:
 
     # -- actions ---------------------------------------------------------------------------------
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, parameters: Parameters) -> Answer:
         """Answer what an action would do."""
-        record, action = self._find_action(request)
+        record, action = self._find_action(parameters)
         return json_answer({"question": action.ask(record)})
 
-    def _act(self, request: Request) -> Answer:
-        # A form of another page cannot set this header, if a browser forgets all other rules.
-        if ACTION_HEADER not in request.headers:
-            raise RefusedError(403, f"an action needs the header {ACTION_HEADER}")
-        record, action = self._find_action(request)
+    def _act(self, parameters: Parameters) -> Answer:
+        record, action = self._find_action(parameters)
         return json_answer({"run": action.act(record)})
 
-    def _find_action(self, request: Request) -> tuple[RunRecord, Action]:
-        parameters = Parameters(request.parameters, "run", "action")
+    def _find_action(self, parameters: Parameters) -> tuple[RunRecord, Action]:
         action = ACTIONS.get(parameters.text("action"))
         if action is None:
             raise RefusedError(404, "there is no such action")
@@ -219,9 +230,8 @@ class Application:
 
     # -- logs ------------------------------------------------------------------------------------
 
-    def _log(self, request: Request) -> Answer:
+    def _log(self, parameters: Parameters) -> Answer:
         """Answer a part of a log; headers have the size of the log, and the attempts with one."""
-        parameters = Parameters(request.parameters, "run", "step", "index", "attempt", "begin")
         record = self._find_run(parameters)
         step, index = parameters.child(record)
         with self._logs.reader(record) as reader:
@@ -238,10 +248,7 @@ class Application:
         }
         return Answer(200, TEXT, part, headers)
 
-    def _search_log(self, request: Request) -> Answer:
-        parameters = Parameters(
-            request.parameters, "run", "step", "index", "attempt", "begin", "text"
-        )
+    def _search_log(self, parameters: Parameters) -> Answer:
         record = self._find_run(parameters)
         step, index = parameters.child(record)
         attempt, begin = parameters.number("attempt"), parameters.number("begin", 0)
@@ -250,8 +257,7 @@ class Application:
             size = reader.sizes(step, index).get(attempt, 0)
             return json_answer(logs.search(reader, step, index, attempt, text, begin, size))
 
-    def _log_file(self, request: Request) -> Answer:
-        parameters = Parameters(request.parameters, "run", "step", "index", "attempt")
+    def _log_file(self, parameters: Parameters) -> Answer:
         record = self._find_run(parameters)
         step, index = parameters.child(record)
         attempt = parameters.number("attempt")

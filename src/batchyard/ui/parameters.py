@@ -25,6 +25,9 @@ class Parameters:
             if name not in names:
                 raise RefusedError(400, "this address does not have such a parameter")
 
+    def has(self, name: str) -> bool:
+        return name in self._values
+
     def text(self, name: str, longest: int = 200) -> str:
         value = self._values.get(name, "")
         if not value or len(value) > longest:
