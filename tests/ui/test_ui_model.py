@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from ui_client import serve
 from batchyard import operations
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState, Resources
-from batchyard.engines.base import AttemptDetail, LogChunk, RunRequest, RunState
+from batchyard.engines.base import AttemptDetail, LogChunk, RunRecord, RunRequest, RunState
 from batchyard.engines.log_spool import LogSpool
 from batchyard.engines.memory import HOLD, MemoryEngine, Result
 from batchyard.errors import OperationalError
+from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline, Step
 from batchyard.plan import PlannedJob
 from batchyard.progress import Work, count_work, measure_pace
@@ -140,6 +142,62 @@ def test_a_download_has_a_length_so_that_a_broken_one_is_noticed(tmp_path: Path)
     with serve(tmp_path / ".batchyard") as page:
         reply = page.get("/api/log-file", **child)
     assert int(reply.headers["content-length"]) == len(reply.body) == 3_000_000
+
+
+class SpoolingRun:
+    """A run whose output is fetched once, as from a service: `sizes` fetches, `read_part` reads."""
+
+    data = b"0123456789abcdef" * (1 << 17)
+
+    def __init__(self) -> None:
+        chunks = [LogChunk("work", 0, 1, self.data)]
+        self.log_reader = LogSpool(lambda step, index: [chunks.pop()] if chunks else [])
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+        del self.log_reader
+
+
+class SpoolingEngine:
+    def __init__(self) -> None:
+        self.runs: list[SpoolingRun] = []
+
+    def open(self, record: RunRecord) -> SpoolingRun:
+        self.runs.append(SpoolingRun())
+        return self.runs[-1]
+
+
+def test_a_download_goes_on_while_logs_of_other_runs_are_opened(tmp_path: Path) -> None:
+    engine = SpoolingEngine()
+    template = begin_run(tmp_path / ".batchyard", Step("work", command="true"))
+    records = [
+        replace(template, folder=RunFolder(tmp_path / f"run-{number}"), engine=engine)  # type: ignore[arg-type]
+        for number in range(7)
+    ]
+    open_logs = logs.OpenLogs()
+    size = len(SpoolingRun.data)
+    parts = logs.read_whole(open_logs, records[0], "work", 0, 1, size)
+    received = next(parts)
+    assert len(received) < size
+    for record in records[1:]:
+        with open_logs.reader(record) as reader:
+            assert reader.sizes("work", 0) == {1: size}
+    assert received + b"".join(parts) == SpoolingRun.data
+    # Only a few stay open.
+    assert [run.is_closed for run in engine.runs] == [False, *[True] * 3, *[False] * 3]
+    # Between two requests of a download, its run was closed.
+    assert b"".join(logs.read_whole(open_logs, records[1], "work", 0, 1, size)) == SpoolingRun.data
+
+
+def test_attempts_know_their_slot(tmp_path: Path) -> None:
+    record = begin_run(tmp_path / ".batchyard", Step("work", command="sleep 0.2", array=4))
+    execute(record)
+    run = record.open()
+    attempts = list(run.attempts(run.job_ids))
+    run.close()
+    assert [entry.host for entry in attempts][:2] == ["0", "1"]
+    assert {entry.host for entry in attempts} == {"0", "1"}
 
 
 def test_the_pace_of_a_step() -> None:

@@ -19,26 +19,53 @@ _MAX_PLACES = 500
 _MAX_OPEN = 4
 
 
+class _OpenRun:
+    """A run whose logs are open."""
+
+    def __init__(self, engine: RunEngine) -> None:
+        self.engine = engine
+        #: For one request at a time.
+        self.lock = threading.Lock()
+        #: Requests that use it, or wait for it.
+        self.users = 0
+
+
 class OpenLogs:
     """The runs whose logs were read last, open: an engine may keep what it has fetched."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[str, tuple[RunEngine, threading.Lock]] = {}
+        #: Run -> its entry; the one that was used last is the last.
+        self._open: dict[str, _OpenRun] = {}
 
     @contextmanager
     def reader(self, record: RunRecord) -> Iterator[LogReader]:
         """Return the reader of a run's logs, for one request at a time."""
+        with self.hold(record) as entry, entry.lock:
+            yield entry.engine.log_reader
+
+    @contextmanager
+    def hold(self, record: RunRecord) -> Iterator[_OpenRun]:
+        """Keep the logs of a run open, whatever other logs are opened meanwhile."""
         with self._lock:
-            entry = self._open.pop(record.run_id, None) or (record.open(), threading.Lock())
+            entry = self._open.pop(record.run_id, None) or _OpenRun(record.open())
             self._open[record.run_id] = entry
-            old = [self._open.pop(key) for key in list(self._open)[:-_MAX_OPEN]]
-        for engine, lock in old:
-            with lock:
-                engine.close()
-        engine, lock = entry
-        with lock:
-            yield engine.log_reader
+            entry.users += 1
+        try:
+            yield entry
+        finally:
+            with self._lock:
+                entry.users -= 1
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        """Close the runs that were used longest ago, if too many are open."""
+        with self._lock:
+            idle = [key for key, entry in self._open.items() if not entry.users]
+            excess = max(0, len(self._open) - _MAX_OPEN)
+            closing = [self._open.pop(key) for key in idle[:excess]]
+        for entry in closing:
+            entry.engine.close()
 
 
 def read_part(reader: LogReader, step: str, index: int, attempt: int, begin: int) -> bytes:
@@ -75,10 +102,15 @@ def read_whole(
 ) -> Iterator[bytes]:
     """Return the first ``size`` bytes of a log in pieces; fewer if they are no longer there."""
     position = 0
-    while position < size:
-        with logs.reader(record) as reader:
-            piece = reader.read_part(step, index, attempt, position, min(_PIECE, size - position))
-        if not piece:
-            return
-        position += len(piece)
-        yield piece
+    with logs.hold(record) as entry:
+        with entry.lock:
+            # An engine may have to fetch the output again: another download has closed the run.
+            entry.engine.log_reader.sizes(step, index)
+        while position < size:
+            length = min(_PIECE, size - position)
+            with entry.lock:
+                piece = entry.engine.log_reader.read_part(step, index, attempt, position, length)
+            if not piece:
+                return
+            position += len(piece)
+            yield piece
