@@ -171,7 +171,7 @@ def _make_cap(
         raise InputError(
             f"max_cost is {usd!r}", hint=f"write US dollars, above 0 and at most {MAX_COST_USD:,}"
         )
-    if engine.keeps_caps:
+    if engine.cap_keeper:
         # Runs on this machine load nothing about prices.
         from batchyard.cost.caps import make_cap
 
@@ -189,11 +189,7 @@ def _note_cap(record: RunRecord, usd: float | None) -> Iterator[str]:
     if usd is not None and record.cap is None:
         yield "max_cost has no effect: this run costs nothing"
     elif record.cap is not None:
-        yield (
-            f"max_cost ${record.cap.usd:g} is kept by commands that watch the run: `run`, `retry`, "
-            "`resume` and `status --watch`. While none of them watches, only the stack `caps` of "
-            "the environment keeps it, if it is deployed"
-        )
+        yield f"max_cost ${record.cap.usd:g}: {record.engine.cap_keeper}"
 
 
 @dataclass(frozen=True, slots=True)

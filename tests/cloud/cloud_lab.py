@@ -127,19 +127,20 @@ class Lab:
         done = self("run", file, "--engine", "ecs", "--env", "tasks", *arguments, code=code)
         return run_of(done)
 
-    def tasks_of(self, run: str) -> list[Any]:
+    def tasks_of(self, run: str, cluster: str = "default") -> list[Any]:
         """Every task of a run, by ECS's word."""
         ecs = self.patient("ecs")
         arns = [
             arn
             for status in ("RUNNING", "STOPPED")
             for page in ecs.get_paginator("list_tasks").paginate(
-                startedBy=f"batchyard/{run}", desiredStatus=status
+                cluster=cluster, startedBy=f"batchyard/{run}", desiredStatus=status
             )
             for arn in page["taskArns"]
         ]
         chunks = [arns[first : first + 100] for first in range(0, len(arns), 100)]
-        return [task for chunk in chunks for task in ecs.describe_tasks(tasks=chunk)["tasks"]]
+        answers = [ecs.describe_tasks(cluster=cluster, tasks=chunk) for chunk in chunks]
+        return [task for answer in answers for task in answer["tasks"]]
 
     def start(self, *arguments: str, output: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         process = prestarted.Popen(

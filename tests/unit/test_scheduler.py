@@ -820,6 +820,32 @@ def test_terminating_an_array_fails_what_waits_and_stops_what_runs() -> None:
     assert scheduler.attempt_ended("a", 1, BAD)[-1] == JobSettled("a", FAILED, "enough")
 
 
+def test_holding_an_array_fails_what_waits_and_lets_go_on_what_runs() -> None:
+    array = job("a", 4, attempts=3)
+    scheduler = submit_all(of(vcpus=2), array, job("b", None, whole("a")))
+    begin(scheduler)
+    for id in ("b", "a"):
+        assert isinstance(scheduler.hold(id, "the cap")[0], RestFailed)
+        # Holding it again changes nothing.
+        assert not scheduler.hold(id, "the cap")
+    assert states(scheduler, array) == [JobState.RUNNING] * 2 + [JobState.FAILED] * 2
+    scheduler.attempt_ended("a", 0, OK)
+    # No further attempt, although the strategy has some left.
+    changes = scheduler.attempt_ended("a", 1, Outcome(1, "exited"))
+    assert not scheduler.place() and scheduler.is_over
+    assert settled_jobs(changes)["a"] == (JobState.FAILED, "the cap")
+    assert states(scheduler, array)[:2] == [JobState.SUCCEEDED, JobState.FAILED]
+
+
+def test_a_held_job_can_be_stopped() -> None:
+    scheduler = submit_all(of(), job("a"))
+    begin(scheduler)
+    assert not [c for c in scheduler.hold("a", "the cap") if isinstance(c, Stop)]
+    assert scheduler.terminate("a", "stopped") == [Stop("a", 0)]
+    scheduler.attempt_ended("a", 0, OK)
+    assert state(scheduler, "a") is JobState.FAILED
+
+
 def test_terminating_an_array_fails_the_counterparts_of_what_had_not_started() -> None:
     b = job("b", 3, each("a"))
     scheduler = submit_all(of(vcpus=1), job("a", 3), b)

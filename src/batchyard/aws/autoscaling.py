@@ -22,6 +22,14 @@ class AutoScaling:
             )
         return list(answer["AutoScalingGroups"]), str(answer.get("NextToken", ""))
 
+    def group(self, name: str) -> Any | None:
+        """Return a group; None if there is none of this name."""
+        with naming_errors(f"describe the Auto Scaling group {name}"):
+            answer = self._session.client("autoscaling").describe_auto_scaling_groups(
+                AutoScalingGroupNames=[name]
+            )
+        return next(iter(answer["AutoScalingGroups"]), None)
+
     def activities(self, group: str) -> list[Any]:
         """Return the latest activities of a group, newest first."""
         with naming_errors(f"list the activities of {group}"):

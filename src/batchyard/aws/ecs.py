@@ -53,6 +53,14 @@ class Ecs:
         clusters = [entry for entry in answer["clusters"] if entry["status"] == "ACTIVE"]
         return clusters[0] if clusters else None
 
+    def capacity_providers(self, names: Sequence[str]) -> list[Any]:
+        """Return those of the capacity providers that exist."""
+        with naming_errors("describe capacity providers"):
+            answer = self._session.client("ecs").describe_capacity_providers(
+                capacityProviders=list(names)
+            )
+        return list(answer["capacityProviders"])
+
     def find_definition(self, family: str) -> str | None:
         """Return the ARN of the latest active revision of a task definition; None if none is."""
         try:

@@ -163,7 +163,9 @@ class Scheduler:
             self._settle(tracked, index, FAILED, stop_reason, attempt, changes)
         elif outcome.exit_code == 0:
             self._settle(tracked, index, SUCCEEDED, outcome.status_reason, attempt, changes)
-        elif retry.decide(tracked.job.retry, attempt, outcome) is Action.RETRY:
+        elif (
+            not tracked.reason and retry.decide(tracked.job.retry, attempt, outcome) is Action.RETRY
+        ):
             tracked.move(index, RUNNABLE)
             self._lines[tracked.job.queue].retries.append((tracked, index))
             changes.append(Requeued(job_id, index, attempt))
@@ -239,6 +241,12 @@ class Scheduler:
         for child in range(tracked.job.size) if index is None else [index]:
             if tracked.codes[child] == RUNNABLE:
                 self._settle(tracked, child, FAILED, reason, 0, changes)
+        return self._notify_followers(changes)
+
+    def hold(self, job_id: str, reason: str) -> list[Change]:
+        """Let no further child of a job start, also none that is tried again. Placed ones go on."""
+        changes: list[Change] = []
+        self._fail_all(self._jobs[job_id], reason, changes, stops_placed=False)
         return self._notify_followers(changes)
 
     def set_environment(self, environment: ComputeEnvironment) -> None:
@@ -513,14 +521,23 @@ class Scheduler:
                 if reason is not None:
                     self._settle(tracked, index, FAILED, reason, 0, changes)
 
-    def _fail_all(self, tracked: TrackedJob, reason: str, changes: list[Change]) -> None:
-        """Fail the children that were not placed, and stop the placed ones; only once for a job."""
-        if tracked.is_settled or tracked.reason:
+    def _fail_all(
+        self,
+        tracked: TrackedJob,
+        reason: str,
+        changes: list[Change],
+        *,
+        stops_placed: bool = True,
+    ) -> None:
+        """Fail the children that were not placed, and stop the placed ones; each only once."""
+        if tracked.is_settled:
             return
-        tracked.reason = reason
-        unplaced = tracked.fail_unplaced()
-        changes.append(RestFailed(tracked.job.id, reason))
-        for index in tracked.placed:
+        unplaced: list[int] = []
+        if not tracked.reason:
+            tracked.reason = reason
+            unplaced = tracked.fail_unplaced()
+            changes.append(RestFailed(tracked.job.id, reason))
+        for index in tracked.placed if stops_placed else ():
             if index not in tracked.stopping:
                 tracked.stopping[index] = reason
                 changes.append(Stop(tracked.job.id, index))

@@ -8,7 +8,9 @@ import click
 
 from batchyard import runs
 from batchyard.cli.progress import Silent
+from batchyard.engines.base import say_nothing
 from batchyard.folder import RunFolder
+from batchyard.supervision import Supervisor
 
 
 @click.command(hidden=True)
@@ -16,9 +18,14 @@ from batchyard.folder import RunFolder
 @click.option("--carry-out-old-stops", is_flag=True)
 def command(folder: str, carry_out_old_stops: bool) -> int:
     """Execute a recorded run to its end."""
-    engine = runs.read(RunFolder(Path(folder))).open()
+    record = runs.read(RunFolder(Path(folder)))
+    engine = record.open()
     try:
-        engine.execute(Silent(), carry_out_old_stops=carry_out_old_stops)
+        engine.execute(
+            Silent(),
+            carry_out_old_stops=carry_out_old_stops,
+            supervise=Supervisor(record, engine, say_nothing),
+        )
     finally:
         engine.close()
     return 0

@@ -49,7 +49,8 @@ def make_cap(
     if unknown:
         raise InputError(
             f"max_cost: the hosts of {', '.join(unknown)} and their prices are not known",
-            hint="a cap needs queues of EC2 hosts that AWS Batch manages; leave max_cost out",
+            hint="a cap needs EC2 hosts of known types: those of a queue that AWS Batch manages, "
+            "of an Auto Scaling group, or hosts that a cluster has now; leave max_cost out",
         )
     return find_rates(Cap(usd, stops), prepared.plan, make_finder(prices, prepared.hosts))
 

@@ -9,7 +9,7 @@ from typing import Any
 from batchyard import ec2_types
 from batchyard.batch.jobs import Resources
 from batchyard.ec2_types import InstanceType
-from batchyard.engines.base import HostChoice
+from batchyard.engines.base import FARGATE_CHOICE, HostChoice
 from batchyard.errors import InputError
 from batchyard.pipeline import Pipeline
 
@@ -107,16 +107,25 @@ def select_queue_types(
 
     The number is None if it is not known. Raises InputError if no type is large enough.
     """
+    choices = tuple(choices)
+    if FARGATE_CHOICE in choices:
+        raise InputError("prices of Fargate are not known")
     counts: dict[InstanceType, int | None] = {}
     for choice in choices:
         for listed in ec2_types.expand(choice.type_names):
-            count = None if choice.max_vcpus is None else choice.max_vcpus // listed.vcpus
+            count = _count_hosts(choice, listed)
             if count != 0 and _is_large_enough(listed, needed):
                 counts.setdefault(listed, count)
     if not counts:
         names = ", ".join(name for choice in choices for name in choice.type_names)
-        raise InputError(f"no known type of the queue ({names}) offers {needed} to one job")
+        raise InputError(f"no known type of its hosts ({names}) offers {needed} to one job")
     return counts
+
+
+def _count_hosts(choice: HostChoice, listed: InstanceType) -> int | None:
+    if choice.max_vcpus is None:
+        return choice.max_hosts
+    return choice.max_vcpus // listed.vcpus
 
 
 def _is_large_enough(listed: InstanceType, needed: Resources) -> bool:

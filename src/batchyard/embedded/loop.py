@@ -197,6 +197,18 @@ class Loop:
             grace_s, [task for task in self._running.values() if task.job_id in stopped_ids]
         )
 
+    def hold(self, reason: str, waiting: Iterable[Task]) -> None:
+        """Let no further child start, also none that is tried again. Attempts that run go on.
+
+        ``waiting``: attempts that were placed and have not begun. They are ended.
+        """
+        for job_id in reversed(self._rows):
+            self._perform(self._scheduler.hold(job_id, reason))
+        for task in waiting:
+            if task.started_ms is None and (task.job_id, task.child) in self._running:
+                changes = self._scheduler.terminate(task.job_id, reason, task.child)
+                self._perform(changes)
+
     def place(self) -> None:
         """Give the runner the attempts that the scheduler places now, before ``run``."""
         self._turn()

@@ -440,13 +440,19 @@ class RetryRequest:
 
 @dataclass(frozen=True, slots=True)
 class HostChoice:
-    """The hosts that one compute environment may start for a step."""
+    """The hosts of one compute environment, or of one group of a cluster, for a step."""
 
-    #: Instance types, families, and words for families such as `optimal`.
+    #: Instance types, families, and words for families such as `optimal`; empty for Fargate.
     type_names: tuple[str, ...]
-    #: The largest size of the environment; None if it is not known.
+    #: The largest size in vCPUs; None if it is not known, or ``max_hosts`` is the limit.
     max_vcpus: int | None = None
     is_spot: bool = False
+    #: The largest number of hosts; None if it is not known, or ``max_vcpus`` is the limit.
+    max_hosts: int | None = None
+
+
+#: Tasks of Fargate have no host.
+FARGATE_CHOICE = HostChoice(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -770,8 +776,9 @@ class Engine(Protocol):
     is_recorded: bool
     #: Whether the commands of dynamic steps belong to no child: children claim them at run time.
     claims_commands: bool
-    #: Whether the engine knows what its runs cost, and can hold them.
-    keeps_caps: bool
+    #: A sentence about who keeps the cap of a run; empty if the engine cannot know what a run
+    #: costs, or cannot hold it.
+    cap_keeper: str
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         """Fit a plan to the engine. Raises InputError for a run that could never succeed there."""

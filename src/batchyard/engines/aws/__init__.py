@@ -38,7 +38,11 @@ class AwsEngine:
     name = "aws"
     is_recorded = True
     claims_commands = True
-    keeps_caps = True
+    cap_keeper = (
+        "it is kept by commands that watch the run: `run`, `retry`, `resume` and `status --watch`. "
+        "While none of them watches, only the stack `caps` of the environment keeps it, if it is "
+        "deployed"
+    )
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)

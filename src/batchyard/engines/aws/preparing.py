@@ -23,6 +23,7 @@ from batchyard.engines.aws import inputs, queue_hosts, render, spot_fallback
 from batchyard.engines.aws.queue_hosts import ComputeEnvironment
 from batchyard.engines.aws.target import Target
 from batchyard.engines.base import (
+    FARGATE_CHOICE,
     HostChoice,
     Offer,
     PreparedRun,
@@ -154,9 +155,11 @@ def check_queues(target: Target, plan: Plan, *, refuses_misfits: bool = True) ->
     )
     choices = {
         name: tuple(
-            HostChoice(entry.type_names, entry.max_vcpus, entry.is_spot)
+            FARGATE_CHOICE
+            if entry.is_fargate
+            else HostChoice(entry.type_names, entry.max_vcpus, entry.is_spot)
             for entry in entries
-            if entry.type_names
+            if entry.type_names or entry.is_fargate
         )
         for name, entries in hosts.items()
     }

@@ -107,7 +107,7 @@ class AwsRun:
         self._records = SuccessRecords(plan, self.s3, self._files, target.address)
         self._commands = RunCommands(plan, self.s3, self._records, target.address)
         self._results = RunResults(record, self.s3)
-        scales = StepScales(plan, target.address, self.s3, self._files)
+        self._scales = scales = StepScales(plan, target.address, self.s3, self._files)
         self._job_ids = JobIds(plan, target, record.folder.journal, self._files, scales, clock)
         self._status = RunStatusReader(
             plan, self.batch, self._job_ids, self._files, self._records, clock
@@ -244,7 +244,7 @@ class AwsRun:
         if self._status.held_reason is None:
             # First the record: it explains children that end before their commands are done.
             self._files.write(s3_layout.HELD, {"reason": reason})
-        self._scaling.dismiss_children()
+        self._scales.dismiss_children()
         self._submission.cancel_waiting(reason)
 
     def leave_spot(self, step: str, reason: str) -> bool:

@@ -58,19 +58,6 @@ class Scaling:
         self._submission.submit_added(self._added_parts(step), earlier)
         return min(children, job.max_running or children)
 
-    def dismiss_children(self) -> None:
-        """Let all children of dynamic steps end after the block that they have."""
-        for job in self._plan.jobs:
-            if not job.is_dynamic:
-                continue
-            stored = self._scales.read(job.step)
-            if stored is not None and not stored.scale.children:
-                continue
-            added = () if stored is None else stored.scale.added
-            # Steps that wait for this one are cancelled, so no child stays for them.
-            scale = Scale((), added, False, secrets.token_hex(8))
-            self._scales.write(job.step, scale, None if stored is None else stored.etag)
-
     def _added_parts(self, step: str) -> list[Part]:
         parts = self._job_ids.rendered.parts
         return [part for part in parts if part.is_added and part.step == step]

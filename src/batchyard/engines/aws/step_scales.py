@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import NamedTuple
 
 from batchyard import s3_layout
@@ -45,6 +46,17 @@ class StepScales:
             raise BrokenStoreError(
                 f"{address} cannot be read: {exc}", hint="use the batchyard that scaled the run"
             ) from exc
+
+    def dismiss_children(self) -> None:
+        """Let all children of dynamic steps end after the block that they have."""
+        for step in self._steps:
+            stored = self.read(step)
+            if stored is not None and not stored.scale.children:
+                continue
+            added = () if stored is None else stored.scale.added
+            # Steps that wait for this one are cancelled, so no child stays for them.
+            scale = Scale((), added, False, secrets.token_hex(8))
+            self.write(step, scale, None if stored is None else stored.etag)
 
     def write(self, step: str, scale: Scale, etag: str | None) -> bool:
         """Write the scale if the stored one has this ETag; None: if there is none.

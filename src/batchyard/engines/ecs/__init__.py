@@ -30,7 +30,10 @@ class EcsEngine:
     name = "ecs"
     is_recorded = True
     claims_commands = True
-    keeps_caps = False
+    cap_keeper = (
+        "it is kept by the process that executes the run, also with --detach. Nothing starts "
+        "without that process; tasks that run go on, and are paid for"
+    )
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)
@@ -59,6 +62,11 @@ class EcsEngine:
             earlier_runs=(old.run_id, *old.settings.earlier_runs),
         )
         preparing.check_plan(plan, settings)
+        environment = settings.environment
+        cluster = preparing.require_cluster(environment)
+        hosts, problem = preparing.find_hosts_by_step(plan, environment, cluster)
+        if problem:
+            say(problem)
         workspace = Path(old.workspace) if old.workspace else None
         return PreparedRun(
             plan,
@@ -66,6 +74,8 @@ class EcsEngine:
             settings.run_id,
             workspace=workspace,
             commands_done=repetition.commands_done,
+            environment=environment,
+            hosts=hosts,
         )
 
     def prepare_resume(

@@ -43,6 +43,10 @@ class PendingTasks:
         else:
             self._earlier.setdefault(earlier.token, (earlier, []))[1].append(task)
 
+    def list_all(self) -> list[Task]:
+        """Return the attempts that surely have no task."""
+        return [task for job in self._jobs.values() for task in job.tasks]
+
     def remove(self, task: Task) -> bool:
         """Remove an attempt; return whether it was waiting, and surely has no task."""
         tasks = self._of(task.job_number).tasks

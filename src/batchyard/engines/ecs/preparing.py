@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from batchyard import plan as planning
 from batchyard import s3_layout
 from batchyard.aws.ecs import MAX_STARTED_TASKS, Ecs
-from batchyard.aws.session import AwsSession
+from batchyard.aws.session import AccessDeniedError, AwsRefusedError, AwsSession
 from batchyard.batch.limits import MAX_OVERRIDE_CHARS
 from batchyard.engines.aws import inputs, refusals
 from batchyard.engines.aws.definitions import round_fargate_memory
@@ -21,8 +22,14 @@ from batchyard.engines.aws.preparing import (
     workspace_folder,
 )
 from batchyard.engines.aws.target import Target
-from batchyard.engines.base import PreparedRun, RunRequest, ServiceRequest, new_run_id
-from batchyard.engines.ecs import requests
+from batchyard.engines.base import (
+    HostChoice,
+    PreparedRun,
+    RunRequest,
+    ServiceRequest,
+    new_run_id,
+)
+from batchyard.engines.ecs import cluster_hosts, requests
 from batchyard.environments import Environment
 from batchyard.errors import InputError
 from batchyard.images import registry
@@ -45,7 +52,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         )
     address = workspace_address(request.pipeline, request.offer.workspace)
     environment = require_environment(request)
-    require_cluster(environment)
+    cluster = require_cluster(environment)
     plan = request.plan if request.offer.use_gpus else planning.without_gpus(request.plan)
     plan = planning.with_claiming_children(plan, DEFAULT_CHILDREN)
     folder = None if address else workspace_folder(request.pipeline, request.offer.workspace)
@@ -59,6 +66,8 @@ def prepare(request: RunRequest) -> PreparedRun:
     notes = [*refusals.make_notes(plan, target)]
     if plan.spot is not None:
         notes.append("`spot` has no effect on a cluster, whose instances are what they are")
+    hosts, problem = find_hosts_by_step(plan, environment, cluster)
+    notes += [problem] if problem else []
     if not request.detached:
         notes.append(_STAYS)
     if folder is not None:
@@ -66,7 +75,16 @@ def prepare(request: RunRequest) -> PreparedRun:
     slots = {
         job.step: min(job.size, job.max_running or job.size) for job in plan.jobs if job.is_dynamic
     }
-    return PreparedRun(plan, target, target.run_id, tuple(notes), folder, slots=slots)
+    return PreparedRun(
+        plan,
+        target,
+        target.run_id,
+        tuple(notes),
+        folder,
+        slots=slots,
+        environment=environment,
+        hosts=hosts,
+    )
 
 
 def refuse_instance_kinds(*, on_demand: bool, spot: bool = False) -> None:
@@ -79,8 +97,11 @@ def refuse_instance_kinds(*, on_demand: bool, spot: bool = False) -> None:
             )
 
 
-def require_cluster(environment: Environment) -> None:
-    """Raise InputError if the environment has no cluster, or an inactive one."""
+def require_cluster(environment: Environment) -> Mapping[str, Any]:
+    """Return the description of the environment's cluster.
+
+    Raises InputError if the environment has no cluster, or an inactive one.
+    """
     name = environment.name
     if environment.cluster is None:
         raise InputError(
@@ -88,11 +109,25 @@ def require_cluster(environment: Environment) -> None:
             hint=f"add `cluster: NAME` to it, or make one: `batchyard deploy ecs --env {name}`",
         )
     session = AwsSession(environment.region, environment.profile)
-    if Ecs(session).cluster(environment.cluster) is None:
+    cluster: Mapping[str, Any] | None = Ecs(session).cluster(environment.cluster)
+    if cluster is None:
         raise InputError(
             f"there is no ECS cluster {environment.cluster} in {environment.region}",
             hint=f"check `cluster` and `region` of environment {name!r}",
         )
+    return cluster
+
+
+def find_hosts_by_step(
+    plan: Plan, environment: Environment, cluster: Mapping[str, Any]
+) -> tuple[dict[str, tuple[HostChoice, ...]], str]:
+    """Return step -> hosts that it may get, and a sentence about why they are not known."""
+    session = AwsSession(environment.region, environment.profile)
+    try:
+        hosts = cluster_hosts.find_hosts(session, environment, cluster)
+    except (AccessDeniedError, AwsRefusedError) as exc:
+        return {}, f"the hosts of the cluster, and what they cost, are not known: {exc.message}"
+    return {job.step: hosts for job in plan.jobs}, ""
 
 
 def make_target(

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from batchyard import s3_layout
-from batchyard.aws.ecs import Ecs
+from batchyard.aws.ecs import MAX_DESCRIBED_TASKS, Ecs
 from batchyard.aws.logs import Logs
 from batchyard.aws.s3 import S3
 from batchyard.aws.session import AwsSession
 from batchyard.embedded.lock import RunLock
-from batchyard.engines.aws import staging
+from batchyard.engines.aws import from_aws, staging
 from batchyard.engines.aws.definitions import needs_worker
 from batchyard.engines.aws.input_files import RunInputs
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.results import RunResults
 from batchyard.engines.aws.run_commands import RunCommands
 from batchyard.engines.aws.run_files import RunFiles
+from batchyard.engines.aws.step_scales import StepScales
 from batchyard.engines.aws.success_records import SuccessRecords
 from batchyard.engines.aws.target import Target
 from batchyard.engines.base import (
@@ -35,37 +36,31 @@ from batchyard.engines.base import (
     RunSetup,
     RunState,
     Say,
+    Supervise,
     Unfinished,
     Watcher,
     say_nothing,
 )
 from batchyard.engines.ec2_hosts import HostFinder
 from batchyard.engines.ecs import requests
-from batchyard.engines.ecs.launches import Launches
+from batchyard.engines.ecs.cost_watch import CostWatch
+from batchyard.engines.ecs.launches import AttemptKey, Launches
 from batchyard.engines.ecs.task_logs import TaskStreams
-from batchyard.engines.ecs.usage_records import EcsUsage, TaskAttempt, instance_arn
+from batchyard.engines.ecs.usage_records import (
+    EcsUsage,
+    TaskAttempt,
+    instance_arn,
+    read_ended_attempt,
+    read_running_attempt,
+)
 from batchyard.engines.scheduled.run import ScheduledRun
 from batchyard.engines.usage import Usage
 from batchyard.errors import BatchyardError, InputError
 from batchyard.plan import Plan, PlannedJob
 from batchyard.worker.leases import Owner
 
-#: Key of the store: whether everything that the tasks need is in S3.
-_STAGED = "staged"
-
-
-class _RecordingWatcher:
-    """Passes everything on to a watcher, and lets hosts be recorded from time to time."""
-
-    def __init__(self, watcher: Watcher, record: Callable[[], None]) -> None:
-        self._watcher = watcher
-        self._record = record
-        self.attempt_failed = watcher.attempt_failed
-        self.note = watcher.note
-
-    def jobs_changed(self, jobs: Sequence[JobDetail]) -> None:
-        self._watcher.jobs_changed(jobs)
-        self._record()
+#: Keys of the store: whether everything that the tasks need is in S3; why no further child starts.
+_STAGED, _HELD = "staged", "held"
 
 
 class EcsRun(ScheduledRun):
@@ -98,6 +93,7 @@ class EcsRun(ScheduledRun):
             record.plan, self.s3, self._records, target.address, self._find_attempt
         )
         self._results = RunResults(record, self.s3)
+        self._scales = StepScales(record.plan, target.address, self.s3, self._files)
         self._launches = Launches(record.folder.journal, clock)
         self._usage = EcsUsage(
             HostFinder(session),
@@ -146,10 +142,12 @@ class EcsRun(ScheduledRun):
             self._definitions[job.step] = arn or self._ecs.register_definition(request)
         return self._definitions[job.step]
 
-    def _execute(self, watcher: Watcher, last_request: int, *, only_stops: bool) -> None:
+    def _execute(
+        self, watcher: Watcher, last_request: int, *, only_stops: bool, supervise: Supervise
+    ) -> None:
         # Others only read the run, and need no scheduler.
         from batchyard.engines.ecs.site import EcsSite
-        from batchyard.engines.scheduled.execution import Execution
+        from batchyard.engines.scheduled.execution import Execution, HoldRule
 
         if not only_stops:
             self._stage(watcher.note)
@@ -162,10 +160,17 @@ class EcsRun(ScheduledRun):
             watcher,
             self._clock,
         )
-        try:
-            Execution(self._record, self._store, site, self._clock).run(
-                _RecordingWatcher(watcher, self._record_when_due), last_request
+        hold = None
+        if self._record.cap is not None:
+            hold = HoldRule(
+                self._find_held, site.runner.list_waiting, self._has_unfinished_commands
             )
+        watch = CostWatch(self._look_at_hosts, supervise, self._separate_store).watch()
+        try:
+            with watch:
+                Execution(self._record, self._store, site, self._clock, hold).run(
+                    watcher, last_request
+                )
         except BatchyardError:
             run_id = self._record.run_id
             watcher.note(
@@ -187,6 +192,18 @@ class EcsRun(ScheduledRun):
             say(f"the run is {self.run_state}: `batchyard fetch {run_id}` downloads its results")
             raise
 
+    def hold(self, reason: str) -> None:
+        if not self._find_held():
+            self._store.commit(values=[(_HELD, reason)])
+        self._scales.dismiss_children()
+
+    def _find_held(self) -> str:
+        return self._store.value(_HELD) or ""
+
+    def _has_unfinished_commands(self) -> bool:
+        """Return whether workers were dismissed before the commands of their step were done."""
+        return any(map(from_aws.has_unfinished_commands, self.describe(self.job_ids)))
+
     def scale(self, step: str, children: int) -> int:
         raise InputError(
             f"run {self._record.run_id} is on a cluster, where the children of a step are fixed",
@@ -197,6 +214,14 @@ class EcsRun(ScheduledRun):
         return self._results.fetch(folder)
 
     # -- state -----------------------------------------------------------------------------------
+
+    def overview(self) -> Overview:
+        overview = super().overview()
+        held = self._find_held() if self._record.cap is not None else ""
+        jobs = overview.jobs
+        if held and overview.state is not RunState.RUNNING:
+            jobs = tuple(from_aws.hold_back(job, held) for job in jobs)
+        return replace(overview, jobs=jobs, held=held)
 
     def describe(self, job_ids: Sequence[str]) -> list[JobDetail]:
         return [self._add_command_counts(job) for job in super().describe(job_ids)]
@@ -253,7 +278,9 @@ class EcsRun(ScheduledRun):
             children[row.step] = [
                 job.index_in_step(child) for child in range(row.size) if child not in succeeded
             ]
-            if not children[row.step] or not needs_worker(job):
+            # Children of a dynamic step end well when a run is held, with commands left.
+            was_held = job.is_dynamic and bool(self._find_held())
+            if not (children[row.step] or was_held) or not needs_worker(job):
                 continue
             commands_done[row.step] = self._records.finished_commands(row.step)
             if job.is_dynamic:
@@ -300,23 +327,42 @@ class EcsRun(ScheduledRun):
             with suppress(BatchyardError), self._session.giving_up_early():
                 self._usage.refresh(is_over=is_over)
 
-    def _record_when_due(self) -> None:
-        if self._usage.is_due():
-            with suppress(BatchyardError), self._session.giving_up_early():
-                self._usage.refresh(is_over=False)
+    def _look_at_hosts(self) -> Overview:
+        overview = self.overview()
+        self.record_usage(overview)
+        return overview
 
     def store_prices(self, prices: Mapping[str, Any]) -> None:
         self._usage.store_prices(prices)
 
     def _list_task_attempts(self) -> Iterator[TaskAttempt]:
+        """Yield the attempts that have begun: those that ended, and those that run now."""
+        ended: set[AttemptKey] = set()
         cluster = self._target.environment.cluster or ""
         for job in self._store.jobs():
             planned = self._plan.job(job.step)
-            for row in self._store.attempts(job.number, started_only=True):
+            for row in self._store.attempts(job.number):
+                ended.add((job.number, row.child, row.attempt))
                 if row.started_ms is not None:
-                    index = planned.index_in_step(row.child)
-                    instance = instance_arn(cluster, row.place)
-                    yield TaskAttempt(job.step, index, planned.resources, row, instance)
+                    yield read_ended_attempt(planned, row, instance_arn(cluster, row.place))
+        if self.run_state is RunState.RUNNING:
+            yield from self._list_running_attempts(cluster, ended)
+
+    def _list_running_attempts(self, cluster: str, ended: Set[AttemptKey]) -> Iterator[TaskAttempt]:
+        self._launches.refresh()
+        keys = {
+            launched.arn: key
+            for key, launched in self._launches.list_all()
+            if launched.arn is not None and key not in ended
+        }
+        arns = list(keys)
+        for first in range(0, len(arns), MAX_DESCRIBED_TASKS):
+            tasks = self._ecs.describe_tasks(cluster, arns[first : first + MAX_DESCRIBED_TASKS])
+            for arn, task in tasks.items():
+                number, child, attempt = keys[arn]
+                running = read_running_attempt(self._plan.jobs[number], child, attempt, task)
+                if running is not None:
+                    yield running
 
     def load_lists(self) -> Plan:
         """Return the plan with its lists."""

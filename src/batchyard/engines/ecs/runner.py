@@ -189,6 +189,15 @@ class EcsRunner:
         tasks = self._open.values()
         return sum(entry.started_ms is not None or entry.was_adopted for entry in tasks)
 
+    def list_waiting(self) -> list[Task]:
+        """Return the attempts that are known not to have begun. The lock is held.
+
+        A task of an earlier process may run: it is not known before ECS has shown it.
+        """
+        tasks = self._open.values()
+        starting = [entry.task for entry in tasks if entry.status and entry.started_ms is None]
+        return [*self._pending.list_all(), *starting]
+
     def take_notes(self) -> list[str]:
         notes, self._notes = self._notes, []
         return notes

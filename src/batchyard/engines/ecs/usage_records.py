@@ -18,7 +18,7 @@ from batchyard.engines.base import CommandDetail
 from batchyard.engines.ec2_hosts import Hosts, update_hosts
 from batchyard.engines.usage import HostUse, PaidHost, Usage
 from batchyard.errors import BatchyardError
-from batchyard.plan import Plan
+from batchyard.plan import Plan, PlannedJob
 from batchyard.s3_layout import USAGE
 from batchyard.units import pluralize
 
@@ -28,15 +28,47 @@ _MAX_PAUSE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class TaskAttempt:
-    """An attempt that has ended, with what its task requested."""
+    """An attempt that has begun, with what its task requested."""
 
     step: str
     #: number of the child in its step
     index: int
+    attempt: int
     requested: Resources
-    row: AttemptRow
     #: ARN of the container instance, without region and account; empty on Fargate
     instance: str
+    started_s: float
+    #: None while the attempt runs
+    ended_s: float | None = None
+    #: False for an attempt whose work was not kept
+    counts: bool = True
+
+
+def read_ended_attempt(job: PlannedJob, row: AttemptRow, instance: str) -> TaskAttempt:
+    """Return the attempt of a row; ``instance``: see TaskAttempt."""
+    started_ms = row.ended_ms if row.started_ms is None else row.started_ms
+    return TaskAttempt(
+        job.step,
+        job.index_in_step(row.child),
+        row.attempt,
+        job.resources,
+        instance,
+        started_ms / 1000,
+        row.ended_ms / 1000,
+        counts=row.state == JobState.SUCCEEDED,
+    )
+
+
+def read_running_attempt(
+    job: PlannedJob, child: int, attempt: int, task: Mapping[str, Any]
+) -> TaskAttempt | None:
+    """Return the attempt of a task that ECS describes; None if it has no host yet."""
+    arn = str(task.get("containerInstanceArn", ""))
+    began = task.get("startedAt") or task.get("pullStartedAt") or task.get("createdAt")
+    if not arn or began is None:
+        return None
+    index = job.index_in_step(child)
+    return TaskAttempt(job.step, index, attempt, job.resources, _key_of(arn), began.timestamp())
 
 
 class EcsUsage:
@@ -97,16 +129,14 @@ class EcsUsage:
             hosts.setdefault(use.host, PaidHost(use.host))
         usage = replace(usage, hosts=tuple(hosts.values()), uses=uses)
         usage = update_hosts(usage, self._finder, self._clock(), is_complete=is_over)
-        unknown = self._list_unknown(usage, len(attempts) - len(on_hosts), is_over)
+        unknown = self._list_unknown(usage, len(attempts) - len(on_hosts))
         usage = replace(usage, unknown=tuple(unknown))
         usage = values.add_kept_seconds(usage, self._plan, self._list_commands)
         self._store(usage, host_ids)
         return usage
 
-    def _list_unknown(self, usage: Usage, fargate_count: int, is_over: bool) -> Iterator[str]:
+    def _list_unknown(self, usage: Usage, fargate_count: int) -> Iterator[str]:
         yield from self._finder.refusals
-        if not is_over:
-            yield "attempts that run now are counted when they have ended"
         if fargate_count:
             yield f"{pluralize(fargate_count, 'attempt')} ran on Fargate, which is not counted"
         untyped = sum(not host.type for host in usage.hosts)
@@ -139,15 +169,13 @@ def _key_of(arn: str) -> str:
 
 
 def _make_use(entry: TaskAttempt, host_ids: Mapping[str, str]) -> HostUse:
-    row = entry.row
-    started_ms = row.ended_ms if row.started_ms is None else row.started_ms
     return HostUse(
         host_ids.get(entry.instance, entry.instance),
         entry.step,
         entry.index,
-        row.attempt,
-        started_ms / 1000,
-        row.ended_ms / 1000,
+        entry.attempt,
+        entry.started_s,
+        entry.ended_s,
         entry.requested,
-        counts=row.state == JobState.SUCCEEDED,
+        counts=entry.counts,
     )

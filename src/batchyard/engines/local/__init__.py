@@ -27,7 +27,7 @@ class LocalEngine:
     name = "local"
     is_recorded = True
     claims_commands = False
-    keeps_caps = False
+    cap_keeper = ""
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         return preparing.prepare(request)

@@ -19,6 +19,7 @@ from batchyard.engines.base import (
     Polling,
     RunRecord,
     RunSetup,
+    Supervise,
     Unfinished,
     Watcher,
 )
@@ -46,7 +47,9 @@ class LocalRun(ScheduledRun):
         super().close()
         self._log_reader = None
 
-    def _execute(self, watcher: Watcher, last_request: int, *, only_stops: bool) -> None:
+    def _execute(
+        self, watcher: Watcher, last_request: int, *, only_stops: bool, supervise: Supervise
+    ) -> None:
         # Others only read the run, and need no scheduler.
         from batchyard.engines.local.site import open_site
         from batchyard.engines.scheduled.execution import Execution

@@ -53,7 +53,7 @@ class MemoryEngine:
     name = "memory"
 
     claims_commands = False
-    keeps_caps = False
+    cap_keeper = ""
 
     def __init__(self, script: Script | None = None, *, is_recorded: bool = False) -> None:
         """``is_recorded``: also write run.json to a `.batchyard` folder, as other engines do."""

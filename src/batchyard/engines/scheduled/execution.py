@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple, Protocol
@@ -74,16 +74,34 @@ class Site(Protocol):
         """End what an earlier process left running, before the run is recorded as over."""
 
 
+class HoldRule(NamedTuple):
+    """How a run is held at its cap, on a site whose hosts cost money."""
+
+    #: Returns why no further child starts; empty while the run is not held.
+    find_reason: Callable[[], str]
+    #: Returns attempts that were placed and are known not to have begun. The runner's lock is held.
+    list_waiting: Callable[[], Iterable[Task]]
+    #: Returns whether commands are left, although all children ended well.
+    has_unfinished_commands: Callable[[], bool]
+
+
 class Execution:
     """Executes all of a run that has not been executed yet."""
 
     def __init__(
-        self, record: RunRecord, store: Store, site: Site, clock: Callable[[], float]
+        self,
+        record: RunRecord,
+        store: Store,
+        site: Site,
+        clock: Callable[[], float],
+        hold: HoldRule | None = None,
     ) -> None:
+        """``hold``: None for a run without a cap."""
         self._plan = record.plan
         self._store = store
         self._site = site
         self._clock = clock
+        self._hold = hold
 
     def run(self, watcher: Watcher, last_request: int) -> None:
         """Execute to the end, and record the final state.
@@ -101,7 +119,7 @@ class Execution:
             _RowWatcher(
                 watcher,
                 self._plan,
-                lambda: site.tick(scheduler),
+                lambda: self._tick(scheduler, loop),
                 records_commands=site.records_commands,
             ),
             last_request=last_request,
@@ -117,6 +135,7 @@ class Execution:
             if site.adopts_attempts:
                 # Only a running attempt can be stopped.
                 loop.place()
+            self._keep_held(loop)
             loop.carry_out_stop_requests()
         self._record_beginning()
         with _signals_to(loop, site.wake_fd):
@@ -124,7 +143,25 @@ class Execution:
         if was_executed:
             site.finish()
         state = _run_state(store.jobs(), loop.was_stopped)
+        if state is RunState.SUCCEEDED and self._held_reason and self._has_unfinished_commands():
+            state = RunState.FAILED
         store.commit(values=[("state", state), ("ended_ms", str(int(self._clock() * 1000)))])
+
+    def _tick(self, scheduler: Scheduler, loop: Loop) -> None:
+        self._site.tick(scheduler)
+        self._keep_held(loop)
+
+    @property
+    def _held_reason(self) -> str:
+        return self._hold.find_reason() if self._hold is not None else ""
+
+    def _keep_held(self, loop: Loop) -> None:
+        """Let no further child start if the run is held. Tasks may turn out to wait later."""
+        if self._hold is not None and (reason := self._hold.find_reason()):
+            loop.hold(reason, self._hold.list_waiting())
+
+    def _has_unfinished_commands(self) -> bool:
+        return self._hold is not None and self._hold.has_unfinished_commands()
 
     def _record_beginning(self) -> None:
         """Record that this process executes the run: from now on there may be children."""
@@ -158,9 +195,11 @@ class Execution:
                 changes += scheduler.restore(
                     row.id, attempt.child, attempt.attempt, state, attempt.status_reason
                 )
-        # Last first, as in `Loop.stop`: a dependent job then has its own reason.
+        # Last first, as in `Loop.stop`: a dependent job then has its own reason. A held job is held
+        # again when its tasks are adopted, which go on.
+        held_reason = self._held_reason
         for row in reversed(rows):
-            if row.rest_reason is not None:
+            if row.rest_reason is not None and row.rest_reason != held_reason:
                 changes += scheduler.terminate(row.id, row.rest_reason)
         return scheduler, jobs, changes
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from batchyard.batch.jobs import JobState
@@ -56,12 +57,27 @@ class ScheduledRun:
         self._plan = record.plan
         self._clock = clock
         self._open_store: Store | None = None
+        #: Stores of threads that have one of their own.
+        self._thread_stores = threading.local()
 
     @property
     def _store(self) -> Store:
+        store: Store | None = getattr(self._thread_stores, "store", None)
+        if store is not None:
+            return store
         if self._open_store is None:
             self._open_store = Store.open(self._folder.database)
         return self._open_store
+
+    @contextmanager
+    def _separate_store(self) -> Iterator[None]:
+        """Give this thread a store of its own: a transaction of the loop is not its business."""
+        with closing(Store.open(self._folder.database)) as store:
+            self._thread_stores.store = store
+            try:
+                yield
+            finally:
+                del self._thread_stores.store
 
     def close(self) -> None:
         if self._open_store is not None:
@@ -125,11 +141,15 @@ class ScheduledRun:
         try:
             if self.run_state is not RunState.RUNNING:
                 return
-            self._execute(watcher, last_request, only_stops=carry_out_old_stops)
+            self._execute(
+                watcher, last_request, only_stops=carry_out_old_stops, supervise=supervise
+            )
         finally:
             lock.release()
 
-    def _execute(self, watcher: Watcher, last_request: int, *, only_stops: bool) -> None:
+    def _execute(
+        self, watcher: Watcher, last_request: int, *, only_stops: bool, supervise: Supervise
+    ) -> None:
         """Execute the run at the engine's site. The lock is held.
 
         ``only_stops``: the run is only to be ended, without any further command.

@@ -1,0 +1,135 @@
+"""Estimates and caps of runs on an ECS cluster, whose own process keeps the cap."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+from cloud_lab import ENVIRONMENTS, Lab, run_of, until
+from emulator_endpoint import Endpoint
+
+#: An hour of the host costs $0.192, and a minute, which is the least, $0.0032.
+PIPELINE = """\
+name: capped
+image: busybox
+defaults: {memory: 64MiB}
+steps:
+  - {name: work, array: 12, max_running: 2, command: sleep %s}
+  - {name: collect, needs: [work], command: 'true'}
+"""
+CAP = ("--max-cost", "0.0035")
+ECS = ("pipeline.yaml", "--engine", "ecs", "--env", "capped")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def host(endpoint: Endpoint) -> None:
+    """A cluster with one m5.xlarge."""
+    ecs = endpoint.client("ecs")
+    ecs.create_cluster(clusterName="capped")
+    endpoint.client("ec2").run_instances(
+        ImageId="ami-12c6146b",
+        InstanceType="m5.xlarge",
+        MinCount=1,
+        MaxCount=1,
+        UserData="#!/bin/bash\necho ECS_CLUSTER=capped >> /etc/ecs/ecs.config\n",
+    )
+    until(lambda: ecs.list_container_instances(cluster="capped")["containerInstanceArns"])
+
+
+@pytest.fixture(autouse=True)
+def environment(lab: Lab) -> None:
+    lab.write(
+        ".batchyard/environments.yaml",
+        ENVIRONMENTS + "  capped: {region: us-east-1, bucket: lab-runs, cluster: capped}\n",
+    )
+
+
+def test_a_run_on_a_cluster_is_held_at_its_cap(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE % 1)
+    done = lab("run", *ECS, *CAP, code=1)
+    assert "an hour of the fleet at full size: $0.0649 on spot, $0.1920 on demand" in done.stderr
+    assert "it is kept by the process that executes the run" in done.stderr
+    assert "max_cost is $0.0035: nothing more starts; children that run go on" in done.stderr
+    status = lab.status(run_of(done))
+    assert status["state"] == "FAILED" and "max_cost is $0.0035" in status["held"]
+    work, collect = status["steps"]
+    assert 0 < work["succeeded"] < 12 and collect["succeeded"] == 0
+
+
+@pytest.mark.slow
+def test_the_cost_on_a_cluster_is_estimated_and_a_cap_below_it_refused(lab: Lab) -> None:
+    step = "expect: 1s, command: sleep 1"
+    lab.write("pipeline.yaml", PIPELINE.replace("command: sleep %s", step))
+    cost = lab.json("plan", *ECS)["cost"]
+    assert cost["steps"][0]["type"] == "m5.xlarge"
+    # At least the minute that a host is billed.
+    assert cost["steps"][0]["on_demand_usd"][0] >= 0.0032
+    refused = lab("run", *ECS, "--max-cost", "0.001", code=2).stderr
+    assert "max_cost is $0.001, and the run is likely to cost" in refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", range(1, 6))
+def test_no_task_starts_once_the_cap_is_reached(lab: Lab, seconds: int) -> None:
+    lab.write("pipeline.yaml", PIPELINE % seconds)
+    output = lab.folder / "output.txt"
+    with output.open("wb") as file:
+        process = lab.start("run", *ECS, *CAP, output=file)
+    until(lambda: "nothing more starts" in output.read_text())
+    held_s = time.time()
+    assert process.wait() == 1
+    run = lab.status("last")["run"]
+    tasks = lab.tasks_of(run, "capped")
+    # A RunTask may be on its way; its task is stopped before it runs.
+    assert 0 < len(tasks) < 12
+    assert all(task["createdAt"].timestamp() < held_s + 1 for task in tasks)
+    succeeded = lab.status(run)["steps"][0]["succeeded"]
+    assert 0 < succeeded <= len(tasks)
+    lab("retry", run, "--max-cost", "50")
+    status = lab.status("last")
+    assert status["state"] == "SUCCEEDED" and status["steps"][0]["succeeded"] == 12 - succeeded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [(), ("--detach",)])
+def test_a_run_on_a_cluster_can_be_stopped_at_its_cap(lab: Lab, flags: tuple[str, ...]) -> None:
+    lab.write("pipeline.yaml", (PIPELINE % 600) + "max_cost: 0.0035\n")
+    code = 0 if flags else 130
+    run = run_of(lab("run", *ECS, "--max-cost-action", "stop", *flags, code=code))
+    assert lab.ended(run) == "STOPPED"
+    assert "max_cost is $0.0035" in lab.status(run)["held"]
+    assert "max_cost is $0.0035" in lab.status(run)["steps"][0]["reason"]
+
+
+@pytest.mark.slow
+def test_children_of_a_dynamic_step_end_after_their_block(lab: Lab) -> None:
+    commands = json.dumps(["sleep 1"] * 30)
+    lab.write(
+        "pipeline.yaml",
+        "name: capped\nimage: busybox\nsteps:\n  - {name: work, share_out: dynamic, array: 2,"
+        f" memory: 256MiB, commands: {commands}}}\n",
+    )
+    run = run_of(lab("run", *ECS, *CAP, code=1))
+    status = lab.status(run)
+    assert status["state"] == "FAILED" and status["held"]
+    counts = status["steps"][0]["commands"]
+    assert counts["succeeded"] < 30 and not counts["failed"]
+    retried = lab.json("plan", "--retry", run, "--commands")["commands"]
+    assert len(retried) == 30 - counts["succeeded"]
+
+
+@pytest.mark.slow
+def test_tasks_of_a_held_run_go_on_when_its_process_is_killed(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE % 15)
+    process = lab.start("run", *ECS, *CAP)
+    run = until(lambda: [path.name for path in lab.folder.glob(".batchyard/runs/capped-*")])[0]
+    until(lambda: lab.status(run)["held"])
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    lab("resume", run, code=1)
+    status = lab.status(run)
+    # The two that ran have ended well, and no other has started.
+    assert status["state"] == "FAILED" and status["steps"][0]["succeeded"] == 2
+    assert len(lab.tasks_of(run, "capped")) == 2
