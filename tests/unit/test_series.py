@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
+import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -99,6 +102,28 @@ def test_a_retry_goes_before_withdrawn_followers() -> None:
     assert [(start.child, start.attempt) for start in scheduler.place()] == [(0, 2)]
 
 
+def test_a_follower_that_has_not_started_waits_in_the_eyes_of_others() -> None:
+    scheduler = make_scheduler()
+    scheduler.place()
+    scheduler.attempt_started("a", 0, 0)
+    assert scheduler.placed_children() == [("a", 0)]
+    states = [scheduler.child_state("a", child) for child in range(2)]
+    assert states == [JobState.RUNNING, JobState.RUNNABLE]
+    counts = dict(zip(JobState, scheduler.summary("a").counts, strict=True))
+    assert (counts[JobState.RUNNABLE], counts[JobState.STARTING]) == (SIZE - 1, 0)
+    scheduler.attempt_ended("a", 0, Outcome(0))
+    scheduler.attempt_started("a", 1, 0)
+    assert scheduler.child_state("a", 1) is JobState.RUNNING
+    assert scheduler.placed_children() == [("a", 1)]
+
+
+def test_children_that_use_up_a_resource_have_no_followers() -> None:
+    scheduler = make_scheduler()
+    scheduler.change_consumable("slots", 2, is_replenishable=False)
+    assert children_of(scheduler.place()) == [(0, False)]
+    assert scheduler.free_consumable("slots") == 2
+
+
 # -- with processes --
 
 
@@ -183,6 +208,31 @@ def test_a_follower_is_running_while_ends_before_it_are_recorded(tmp_path: Path)
     finally:
         runner.close()
     assert all(len(children) == 1 for children in running[:-1]) and not running[-1]
+
+
+def test_a_program_that_loads_slowly_holds_up_neither_ends_nor_followers(tmp_path: Path) -> None:
+    """As on a file system that does not answer: a lease makes exec wait until it is given back."""
+    program = tmp_path / "program"
+    shutil.copy("/bin/true", program)
+    old_handler = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    file = os.open(program, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))))
+    tasks = [make_task(number, c) for number, c in enumerate(("true", str(program), "true"))]
+    events: list[Event] = []
+    deadline = time.monotonic() + 10
+    try:
+        with runner.lock:
+            runner.start(*tasks)
+            while len(events) < 4 and time.monotonic() < deadline:
+                runner.wait(0.01)
+                events += runner.take_events()
+    finally:
+        os.close(file)
+        signal.signal(signal.SIGIO, old_handler)
+        runner.close()
+    names = [(type(event).__name__, event.task.child) for event in events]
+    assert names == [("Started", 0), ("Withdrawn", 2), ("Ended", 0), ("Started", 1)]
 
 
 def test_nothing_follows_a_failure(tmp_path: Path) -> None:

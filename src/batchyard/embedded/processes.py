@@ -108,6 +108,7 @@ class ProcessRunner:
 
     def wait(self, timeout_s: float) -> None:
         self._spawner.wait(0 if self._attempts.has_events else timeout_s)
+        self._slots.report_late()
         if self._slots.failure is not None:
             raise self._slots.failure
 

@@ -107,21 +107,32 @@ class _Series:
         self.launch = launch
         self.followers = deque(followers)
         #: Processes that have ended and are not reported yet.
-        self.ended: list[tuple[Launch, Exit | None]] = []
+        self.ended: deque[tuple[Launch, Exit | None]] = deque()
+
+    # The thread of the slot holds no lock here, and another thread may be in ``report_late``:
+    # single operations on a deque are atomic.
 
     def take_follower(self, exit: Exit | None) -> bool:
         """Make the next follower the process to run. Returns False if none is to start."""
-        followers = self.followers
-        if not followers or followers[0].is_cancelled or exit is None or exit.exit_code:
+        if exit is None or exit.exit_code:
             return False
-        self.launch = followers.popleft()
+        try:
+            follower = self.followers.popleft()
+        except IndexError:
+            return False
+        if follower.is_cancelled:
+            self.followers.appendleft(follower)
+            return False
+        self.launch = follower
         return True
 
-    @property
-    def must_report(self) -> bool:
-        """Whether the first process that is not reported ended some time ago."""
-        first, last = self.ended[0][0], self.ended[-1][0]
-        return (last.ended_ms or 0) - (first.ended_ms or 0) > _REPORT_AFTER_MS
+    def has_end_before(self, time_ms: int) -> bool:
+        """Return whether a process ended before this time and is not reported."""
+        try:
+            launch, _ = self.ended[0]
+        except IndexError:
+            return False
+        return launch.ended_ms is not None and launch.ended_ms < time_ms
 
 
 class LaunchEvents(Protocol):
@@ -158,6 +169,8 @@ class Slots:
         self._queue: deque[_Series] = deque()
         self._queued = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
+        #: What the threads run. Each thread adds and removes its own.
+        self._running: set[_Series] = set()
         #: Number of threads that have a process.
         self.busy = 0
         #: Whether the thread that takes its turn is free to run the next process itself.
@@ -205,6 +218,18 @@ class Slots:
         for thread in self._threads:
             thread.join(_CLOSE_PATIENCE_S)
 
+    def report_late(self) -> None:
+        """Report the ends that a thread does not report because it is starting a process.
+
+        That takes long if the file system of the program does not answer. The caller has the lock.
+        """
+        late_ms = self._now_ms() - _REPORT_AFTER_MS
+        for series in list(self._running):
+            if series.has_end_before(late_ms):
+                self._report(series)
+                if series.launch.ended_ms is None:
+                    self._events.on_start(series.launch)
+
     # -- in a thread ---------------------------------------------------------------------------
 
     def _work(self) -> None:
@@ -223,7 +248,9 @@ class Slots:
         if series is None:
             return False
         while series is not None:
+            self._running.add(series)
             self._run_series(series, poll)
+            self._running.discard(series)
             with self._lock:
                 series = self._take_turn(series)
         return True
@@ -231,10 +258,11 @@ class Slots:
     def _run_series(self, series: _Series, poll: select.poll) -> None:
         while True:
             exit = self._run(series, poll)
+            ended_ms = series.launch.ended_ms or 0
             series.ended.append((series.launch, exit))
             if self._is_closing or not series.take_follower(exit):
                 return
-            if series.must_report:
+            if series.has_end_before(ended_ms - _REPORT_AFTER_MS):
                 with self._lock:
                     self._report_ends(series)
                     self._events.on_start(series.launch)
@@ -303,9 +331,8 @@ class Slots:
         self._report_ends(series)
 
     def _report_ends(self, series: _Series) -> None:
-        for launch, exit in series.ended:
-            self._events.on_end(launch, exit)
-        series.ended.clear()
+        while series.ended:
+            self._events.on_end(*series.ended.popleft())
 
     def _take_turn(self, series: _Series) -> _Series | None:
         """Take the loop's turn after the end of a process, and return what to run next."""
