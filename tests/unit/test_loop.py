@@ -26,7 +26,7 @@ from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.loop import Loop
-from batchyard.embedded.runner import Ended, Event, Started, Task
+from batchyard.embedded.runner import Ended, Event, Started, Task, Withdrawn
 from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.errors import OperationalError
 from batchyard.folder import RunFolder
@@ -91,7 +91,9 @@ class ScriptedRunner:
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
         for task in tasks:
             self.signals.append(signum)
-            if signum == signal.SIGKILL:
+            if task in self.followers:
+                self._events.append(Withdrawn(task))
+            elif signum == signal.SIGKILL:
                 self.end(task, 128 + signum)
 
     def wait(self, timeout_s: float) -> None:
@@ -243,3 +245,28 @@ def test_followers_that_have_not_started_wait(tmp_path: Path) -> None:
     assert [follower.child for follower in runner.followers] == [2]
     counts = {state: count for state, count in recorded[0].items() if count}
     assert counts == {JobState.RUNNABLE: 98, JobState.RUNNING: 1, JobState.SUCCEEDED: 1}
+
+
+def test_a_follower_whose_host_is_lost_waits_again(tmp_path: Path) -> None:
+    runner = ScriptedRunner()
+    job = Job("id", "work", "queue", Resources(100, 100), array_size=100)
+    loop = make_loop(RunFolder(tmp_path), runner, job, starts_series=True)
+    lost: list[int] = []
+
+    def start(task: Task) -> None:
+        if not runner.followers or lost:
+            runner.end(task)
+
+    def wait(number: int) -> None:
+        running = loop.running_tasks()
+        assert [task.child for task in running] == [1] and loop.find_running_task("id", 2) is None
+        for child in (1, 2):
+            lost.append(child)
+            assert loop.lose("id", child, "Host EC2 (instance i-1) terminated.")
+
+    runner.on_start, runner.on_wait = start, wait
+    loop.run(is_over=lambda: loop.row("id").attempts >= 4 or len(lost) > 2)
+    loop.commit()
+    rows = Store.open(RunFolder(tmp_path).database).attempts(0)
+    reasons = {row.child: row.status_reason for row in rows if row.state == JobState.FAILED}
+    assert reasons == {1: "Host EC2 (instance i-1) terminated."}

@@ -124,6 +124,10 @@ class Consumables:
     def have(self, requested: tuple[tuple[str, int], ...]) -> bool:
         return all(self._free.get(name, 0) >= quantity for name, quantity in requested)
 
+    def are_given_back(self, requested: tuple[tuple[str, int], ...]) -> bool:
+        """Return whether the children that hold these resources give all of them back."""
+        return all(name not in self._non_replenishable for name, _ in requested)
+
     def take(self, requested: tuple[tuple[str, int], ...]) -> None:
         for name, quantity in requested:
             self._free[name] -= quantity

@@ -295,10 +295,12 @@ class PlacementPass:
             self.consumables.take(job.consumables)
         if self.line.usage is not None:
             self.line.usage.change(job.share, job.resources.vcpus, self.now_ms)
-        self.starts.append(_place(tracked, index, Placement(room, gpus)))
+        self.starts.append(_place(tracked, index, Placement(room, gpus, index)))
 
     def _add_followers(self, tracked: TrackedJob, placement: Placement) -> None:
         """Place the next children of the job in the room of one that has just been placed."""
+        if not self.consumables.are_given_back(tracked.job.consumables):
+            return  # Each child uses up its own.
         length = min(tracked.series_length - 1, len(tracked.ready) // _SERIES_PART)
         for _ in range(length):
             index = _next_ready(tracked)

@@ -177,7 +177,7 @@ class Scheduler:
         """Let so many children of a job start one after the other in the same room.
 
         ``place`` then returns followers, which need no call of ``place`` between their attempts.
-        For queues without fair shares, and jobs whose consumable resources are given back.
+        There are none in queues with fair shares, nor in jobs that use up consumable resources.
         """
         self._jobs[job_id].series_length = length
 
@@ -354,10 +354,11 @@ class Scheduler:
 
     def summary(self, job_id: str) -> JobSummary:
         tracked = self._jobs[job_id]
-        return JobSummary(job_id, tracked.state, tuple(tracked.counts))
+        return JobSummary(job_id, tracked.state, tracked.visible_counts())
 
     def child_state(self, job_id: str, index: int) -> JobState:
-        return STATES[self._jobs[job_id].codes[index]]
+        """Return the state of a child; a follower that has not started is RUNNABLE."""
+        return STATES[self._jobs[job_id].visible_code(index)]
 
     def free(self, environment: str) -> Resources:
         """Return the free capacity of an environment without instances."""
@@ -379,7 +380,7 @@ class Scheduler:
         return placement.room if placement and isinstance(placement.room, Host) else None
 
     def children_on(self, host: Host) -> list[tuple[str, int]]:
-        """Return (job, child) of the children that run on an instance."""
+        """Return (job, child) of the children that run on an instance, or are to follow there."""
         return [
             (job_id, index)
             for job_id, tracked in self._jobs.items()
@@ -404,9 +405,12 @@ class Scheduler:
         return self._consumables.free(name)
 
     def placed_children(self) -> list[tuple[str, int]]:
-        """Return (job, child) of the children that hold capacity now."""
+        """Return (job, child) of the children that hold capacity now, without waiting followers."""
         return [
-            (job_id, index) for job_id, tracked in self._jobs.items() for index in tracked.placed
+            (job_id, index)
+            for job_id, tracked in self._jobs.items()
+            for index in tracked.placed
+            if not tracked.is_waiting_follower(index)
         ]
 
     # -- dependencies ------------------------------------------------------------------------------

@@ -85,11 +85,13 @@ class Placement:
     The children of a series hold the same room, which is given back after the last of them.
     """
 
-    __slots__ = ("children", "gpus", "room")
+    __slots__ = ("children", "first_child", "gpus", "room")
 
-    def __init__(self, room: FreeCapacity | Host, gpus: tuple[int, ...]) -> None:
+    def __init__(self, room: FreeCapacity | Host, gpus: tuple[int, ...], first_child: int) -> None:
         self.room = room
         self.gpus = gpus
+        #: the child for which the room was taken; the others are its followers
+        self.first_child = first_child
         #: number of children that hold the room
         self.children = 1
 
@@ -156,6 +158,23 @@ class TrackedJob:
         self.counts[self.codes[index]] -= 1
         self.counts[code] += 1
         self.codes[index] = code
+
+    def is_waiting_follower(self, index: int) -> bool:
+        """Return whether a child has a place in a series, and has not started."""
+        return self.codes[index] == STARTING and self.placed[index].first_child != index
+
+    def visible_code(self, index: int) -> int:
+        """Return the state of a child. A follower that has not started is RUNNABLE."""
+        return RUNNABLE if self.is_waiting_follower(index) else self.codes[index]
+
+    def visible_counts(self) -> tuple[int, ...]:
+        """Return the number of children in each state."""
+        counts = list(self.counts)
+        if counts[STARTING]:
+            waiting = sum(map(self.is_waiting_follower, self.placed))
+            counts[STARTING] -= waiting
+            counts[RUNNABLE] += waiting
+        return tuple(counts)
 
     def block(self, index: int) -> None:
         if self.blockers is None:

@@ -37,7 +37,6 @@ TICK_S = 0.1
 DEFAULT_GRACE_S = 30.0
 #: Only children that ended within this time are followed by such a series.
 _SHORT_MS = 4
-_RUNNABLE, _STARTING = map(list(JobState).index, (JobState.RUNNABLE, JobState.STARTING))
 
 
 class Watcher(Protocol):
@@ -86,7 +85,7 @@ class Loop:
         store that nobody but the loop uses.
 
         ``starts_series``: short children of a job start one after the other without a turn between
-        them. Only for a runner that can, and for queues without fair shares.
+        them. Only for a runner that can.
 
         ``clock`` is for recorded times, ``monotonic`` for delays; both return seconds.
         """
@@ -162,17 +161,22 @@ class Loop:
         return self._rows[job_id]
 
     def find_running_task(self, job_id: str, child: int) -> Task | None:
-        """Return the attempt of a child that runs; None if none does."""
-        return self._running.get((job_id, child))
+        """Return the attempt of a child that runs or is being started; None if none does."""
+        task = self._running.get((job_id, child))
+        return None if task is None or self._is_waiting(task) else task
 
     def running_tasks(self) -> list[Task]:
         """Return all attempts that run or are being started."""
-        return list(self._running.values())
+        return [task for task in self._running.values() if not self._is_waiting(task)]
+
+    def _is_waiting(self, task: Task) -> bool:
+        """Return whether an attempt is a follower that has not started."""
+        return self._scheduler.child_state(task.job_id, task.child) is JobState.RUNNABLE
 
     def lose(self, job_id: str, child: int, status_reason: str) -> bool:
         """End a running attempt without an exit code, as if its host had been taken away.
 
-        Returns False if no attempt of the child runs.
+        A follower that has not started waits again. Returns False if no attempt of the child runs.
         """
         task = self._running.get((job_id, child))
         if task is None:
@@ -385,6 +389,7 @@ class Loop:
         task = event.task
         del self._running[task.job_id, task.child]
         self._slots[task.job_id].give_back(task.slot)
+        self._lost_reasons.pop(task, None)
         self._set_series_length(task.job_id, was_short=False)
         self._changed.add(task.job_id)
         self._perform(self._scheduler.withdraw(task.job_id, task.child))
@@ -472,10 +477,9 @@ class Loop:
     def _with_summary(self, row: JobRow) -> JobRow:
         summary = self._scheduler.summary(row.id)
         succeeded, failed = self._command_counts[row.id]
-        counts = summary.counts
         return row._replace(
             state=summary.state.value,
-            counts=_with_followers_waiting(counts) if self._starts_series else counts,
+            counts=summary.counts,
             attempts=self._attempt_counts[row.id],
             commands_succeeded=succeeded,
             commands_failed=failed,
@@ -502,17 +506,6 @@ class Loop:
             ]
         )
         task.unrecorded.clear()
-
-
-def _with_followers_waiting(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return numbers of children by state, in which followers that have not started are RUNNABLE.
-
-    Other children of a runner with series are never STARTING for long: they run at once.
-    """
-    changed = list(counts)
-    changed[_RUNNABLE] += changed[_STARTING]
-    changed[_STARTING] = 0
-    return tuple(changed)
 
 
 def _place_of(task: Task) -> str:

@@ -79,16 +79,27 @@ class ContainerTasks:
     #: Part of the TaskMaker protocol; only jobs with several commands per child use it.
     done: set[int] = field(default_factory=set)
     _by_host: dict[tuple[str, str], _HostVariables] = field(default_factory=dict)
+    #: What all children have: the words of their command, what they request, and docker's flags.
+    _words: tuple[str, ...] = field(init=False)
+    _resources: Resources = field(init=False)
+    _docker_flags: tuple[str, ...] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        requested = self.document["_resources"]
+        self._words = self._command()
+        self._resources = Resources(requested["vcpus"], requested["memory_mib"], requested["gpus"])
+        self._docker_flags = self._flags() if self.settings.has_images else None
 
     def task(self, start: Start, slot: int = 0) -> Task:
         document, settings = self.document, self.settings
         container = document["container"]
         mark = f"{settings.token}.{self.number}.{start.child}.{start.attempt}."
         variables = self._child_variables(start)
-        variables |= {"BATCHYARD_TOKEN": mark} | self._gpu_variables(start)
-        command = self._command()
+        variables["BATCHYARD_TOKEN"] = mark
+        if start.gpus:
+            variables |= self._gpu_variables(start)
+        command = self._words
         refusal = self._add_secrets(variables) or self._find_refusal(command)
-        requested = document["_resources"]
         shared = self._host_variables(start)
         environ = Environ(encode_environment(variables), shared.environ)
         return Task(
@@ -102,11 +113,11 @@ class ContainerTasks:
             command=lambda _: command,
             environ=environ,
             engine_variables=(*shared.names, *environ.own),
-            resources=Resources(requested["vcpus"], requested["memory_mib"], requested["gpus"]),
+            resources=self._resources,
             gpus=self._real_gpus(start.gpus),
             image=container["image"],
             mark=mark.encode(),
-            container_flags=self._flags() if settings.has_images else None,
+            container_flags=self._docker_flags,
             compute_environment=names.strip_arn(start.environment),
             host_id=start.host_id,
             refusal=refusal,
@@ -124,7 +135,7 @@ class ContainerTasks:
         host = (start.environment, start.host_id)
         shared = self._by_host.get(host)
         if shared is None:
-            variables = self._shared_variables(start)
+            variables = self._hidden_gpus(start) | self._shared_variables(start)
             shared = _HostVariables(
                 tuple(os.fsencode(name) for name in variables),
                 SharedEnviron(encode_environment({**self.settings.environ, **variables})),
@@ -174,18 +185,20 @@ class ContainerTasks:
         }
 
     def _gpu_variables(self, start: Start) -> dict[str, str]:
-        if start.gpus:
-            gpus = ",".join(str(self.settings.gpu_numbers[slot]) for slot in start.gpus)
-            return {
-                "NVIDIA_VISIBLE_DEVICES": gpus,
-                "CUDA_VISIBLE_DEVICES": gpus,
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            }
-        names_in_job = {variable["name"] for variable in self.document["container"]["environment"]}
-        if self.settings.has_images or "CUDA_VISIBLE_DEVICES" in names_in_job:
-            return {}
-        # A process without GPUs must not use the GPUs of another one.
-        return {"CUDA_VISIBLE_DEVICES": ""}
+        gpus = ",".join(str(self.settings.gpu_numbers[slot]) for slot in start.gpus)
+        return {
+            "NVIDIA_VISIBLE_DEVICES": gpus,
+            "CUDA_VISIBLE_DEVICES": gpus,
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
+
+    def _hidden_gpus(self, start: Start) -> dict[str, str]:
+        """Return a variable that hides the GPUs of others from a process without GPUs.
+
+        The variables of the job replace it.
+        """
+        is_hidden = not start.gpus and not self.settings.has_images
+        return {"CUDA_VISIBLE_DEVICES": ""} if is_hidden else {}
 
     def _real_gpus(self, slots: tuple[int, ...]) -> tuple[int, ...]:
         count = len(self.settings.gpu_numbers) - self.settings.emulated_gpus

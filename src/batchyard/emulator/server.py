@@ -18,9 +18,9 @@ from batchyard.batch.jobs import Resources
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.lock import RunLock
 from batchyard.embedded.loop import Loop
-from batchyard.embedded.machine import allow_open_files
+from batchyard.embedded.machine import allow_open_files, open_file_limit
 from batchyard.embedded.processes import ProcessRunner
-from batchyard.embedded.runner import Runner
+from batchyard.embedded.runner import MAX_SERIES_LENGTH, Runner
 from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import Store
 from batchyard.emulator import access, http_server, log_groups, names, restoring
@@ -129,6 +129,8 @@ def _serve(
     allow_open_files(needed_files, at_best=_FILES_FOR_TASKS)
     _make_private(folder.database)
     store = Store.open(folder.database, create=True)
+    # The loop writes beside requests, so it has its own connection to the same file.
+    loop_store = Store.open(folder.database)
     token, salt = _identity(store)
     with http_server.listen(options.host, options.port) as listener:
         address = http_server.address_of(listener)
@@ -144,7 +146,15 @@ def _serve(
             scheduler = Scheduler(
                 [], [], machine=options.capacity, new_host_id=names.new_instance_id
             )
-            loop = Loop(scheduler, runner, store, logs, reporter)
+            loop = Loop(
+                scheduler,
+                runner,
+                loop_store,
+                logs,
+                reporter,
+                commits_beside_turns=True,
+                starts_series=options.runner != "docker",
+            )
             job_numbers = count(1 + max((row.number for row in store.jobs()), default=-1))
 
             def task_settings(region: str) -> TaskSettings:
@@ -218,6 +228,7 @@ def _serve(
         finally:
             runner.close()
             logs.close()
+            loop_store.close()
             store.close()
 
 
@@ -278,6 +289,15 @@ def _check_volumes(options: EndpointOptions) -> None:
 
 
 # -- parts ----------------------------------------------------------------------------------------
+
+
+def _max_followers(vcpus: int) -> int:
+    """Return how many followers can have their pipes, of those that so many vCPUs can use.
+
+    Half of the open files that remain are for connections and tasks of ECS.
+    """
+    spare_files = open_file_limit() - vcpus * _FILES_PER_VCPU - _ENDPOINT_FILES
+    return min(vcpus * (MAX_SERIES_LENGTH - 1), max(0, spare_files // 4))
 
 
 def _make_private(path: Path) -> None:
@@ -345,7 +365,9 @@ def _make_runner(
     environ: Mapping[str, str],
 ) -> Runner:
     if options.runner != "docker":
-        return ProcessRunner(spawner, enforces_memory=True)
+        return ProcessRunner(
+            spawner, enforces_memory=True, max_followers=_max_followers(options.capacity.vcpus)
+        )
     from batchyard.embedded import containers, docker
 
     place = docker.ContainerDefaults("emulator", token, Path.cwd(), folder.lists)
