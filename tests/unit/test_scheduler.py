@@ -1283,6 +1283,19 @@ def test_a_restored_child_goes_on_with_its_next_attempt() -> None:
     )
 
 
+def test_attempts_that_still_run_are_placed_before_all_others() -> None:
+    scheduler = submit_all(of(vcpus=2), job("a", 3), job("b", 3, attempts=2))
+    scheduler.restore("b", 1, 1, None, "")
+    scheduler.prefer("b", 2, 1)
+    scheduler.prefer("b", 1, 2)
+    # Attempts that are over, or not the next one, have no room to keep.
+    scheduler.prefer("b", 1, 1)
+    scheduler.prefer("a", 2, 3)
+    assert begin(scheduler) == [("b", 2), ("b", 1)]
+    scheduler.attempt_ended("b", 2, OK)
+    assert begin(scheduler) == [("a", 0)]
+
+
 def test_attempts_are_counted_right_in_whatever_order_they_are_restored() -> None:
     scheduler = submit_all(of(), job("a", attempts=3))
     scheduler.restore("a", 0, 2, None, "")

@@ -334,6 +334,15 @@ class Scheduler:
             return changes[1:]
         return []
 
+    def prefer(self, job_id: str, index: int, attempt: int) -> None:
+        """Place a child ahead of all others, if this attempt of it is the next one.
+
+        For attempts of an earlier process that still run. Call it after ``restore``.
+        """
+        tracked = self._jobs[job_id]
+        if tracked.codes[index] == RUNNABLE and tracked.attempts[index] + 1 == attempt:
+            self._lines[tracked.job.queue].retries.append((tracked, index))
+
     # -- placement ---------------------------------------------------------------------------------
 
     def place(self) -> list[Start]:

@@ -21,7 +21,7 @@ from batchyard.engines.aws import retry_rules
 from batchyard.engines.aws.definitions import needs_worker
 from batchyard.engines.aws.target import Target
 from batchyard.engines.base import RunRecord, Watcher
-from batchyard.engines.ecs.launches import Launches
+from batchyard.engines.ecs.launches import AttemptKey, Launches
 from batchyard.engines.ecs.requests import Launch, make_request, name_starter
 from batchyard.engines.ecs.runner import EcsRunner
 from batchyard.engines.scheduled.execution import JobShape
@@ -40,8 +40,6 @@ _UNLIMITED_MIB = 2**40
 class EcsSite:
     """See Site for the contract."""
 
-    #: Tasks go on without a process of ours.
-    adopts_attempts = True
     #: Workers write what commands have done to S3.
     records_commands = False
     starts_series = False
@@ -68,7 +66,9 @@ class EcsSite:
         assert cluster is not None, "a run on a cluster has one"
         self.runner = EcsRunner(ecs, cluster, launches, self._make_request, self._is_dynamic, clock)
         self.wake_fd = self.runner.wake_fd
-        self._settled = _count_running(launches, store)
+        #: Tasks go on without a process of ours.
+        self.running_attempts = _list_running(launches, store)
+        self._settled = len(self.running_attempts)
 
     @property
     def capacity(self) -> Resources:
@@ -147,14 +147,14 @@ def _refuse_command(number: int) -> str:
     raise NotImplementedError("the container has the command")
 
 
-def _count_running(launches: Launches, store: Store) -> int:
-    """Return the number of tasks that an earlier process has started and not seen ending."""
+def _list_running(launches: Launches, store: Store) -> list[AttemptKey]:
+    """Return the attempts that an earlier process has started and not seen ending."""
     ended = {
         (row.number, attempt.child, attempt.attempt)
         for row in store.jobs()
         for attempt in store.attempts(row.number)
     }
-    return sum(key not in ended for key, _ in launches.list_all())
+    return [key for key, _ in launches.list_all() if key not in ended]
 
 
 def _parse_strategy(strategy: Mapping[str, Any]) -> RetryStrategy:

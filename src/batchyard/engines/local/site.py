@@ -30,7 +30,7 @@ class LocalSite:
     """See Site for the contract."""
 
     #: Processes of an earlier engine are ended, and their children start again.
-    adopts_attempts = False
+    running_attempts = ()
     records_commands = True
 
     def __init__(self, record: RunRecord, store: Store, environ: Mapping[str, str]) -> None:

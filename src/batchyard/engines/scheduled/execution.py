@@ -46,8 +46,6 @@ class Site(Protocol):
     logs: LogBook
     #: A file for signal.set_wakeup_fd: a byte written to it ends the runner's ``wait``.
     wake_fd: int
-    #: Whether attempts of an earlier process go on, so that this process adopts them.
-    adopts_attempts: bool
     #: Whether the store gets what each command of a child did.
     records_commands: bool
     #: Whether the runner can start short attempts one after the other, see ``Runner.start``.
@@ -55,6 +53,13 @@ class Site(Protocol):
 
     @property
     def runner(self) -> Runner: ...
+
+    @property
+    def running_attempts(self) -> Sequence[tuple[int, int, int]]:
+        """Attempts of an earlier process that go on, so that this process adopts them.
+
+        Number of the job, child and attempt.
+        """
 
     @property
     def capacity(self) -> Resources: ...
@@ -132,7 +137,7 @@ class Execution:
         with site.runner.lock:
             # Changes that an earlier process did not record, though it recorded their causes.
             loop.perform(changes)
-            if site.adopts_attempts:
+            if site.running_attempts:
                 # Only a running attempt can be stopped.
                 loop.place()
             self._keep_held(loop)
@@ -176,6 +181,7 @@ class Execution:
         """Return the scheduler as the last process left it, its jobs, and unrecorded changes."""
         rows = self._store.jobs()
         ids = {row.step: row.id for row in rows}
+        ids_by_number = {row.number: row.id for row in rows}
         scheduler = Scheduler(
             [Queue(children.QUEUE_NAME, (children.ENVIRONMENT_NAME,))],
             [ComputeEnvironment(children.ENVIRONMENT_NAME, self._site.capacity)],
@@ -195,6 +201,9 @@ class Execution:
                 changes += scheduler.restore(
                     row.id, attempt.child, attempt.attempt, state, attempt.status_reason
                 )
+        # Their room is taken: children that have none must not get it.
+        for number, child, attempt_number in self._site.running_attempts:
+            scheduler.prefer(ids_by_number[number], child, attempt_number)
         # Last first, as in `Loop.stop`: a dependent job then has its own reason. A held job is held
         # again when its tasks are adopted, which go on.
         held_reason = self._held_reason
