@@ -28,6 +28,7 @@ from batchyard.engines.base import (
     RunState,
     Say,
     ServiceRequest,
+    Watcher,
     say_nothing,
 )
 from batchyard.errors import (
@@ -42,6 +43,7 @@ from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_COST_USD
 from batchyard.plan import Plan
 from batchyard.planned_commands import PlannedCommand
 from batchyard.quick_dataclasses import dataclass
+from batchyard.supervision import Supervisor
 from batchyard.units import pluralize
 
 _STOP_REASON = "stopped by the user"
@@ -394,6 +396,14 @@ def prepare_resume(
     Raises InputError or RunLockedError where the run cannot be resumed.
     """
     return record.engine.prepare_resume(record, request or RetryRequest(), detached=detached)
+
+
+def execute(record: RunRecord, run: RunEngine, watcher: Watcher) -> None:
+    """Execute a run in this process, to its end, and keep its rules about costs meanwhile.
+
+    Raises KeyboardInterrupt as ``RunEngine.execute``.
+    """
+    run.execute(watcher, supervise=Supervisor(record, run, watcher.note))
 
 
 def start(record: RunRecord, say: Say = say_nothing) -> None:

@@ -124,6 +124,14 @@ def test_a_run_can_be_stopped_at_its_cap(lab: Lab) -> None:
 
 
 @pytest.mark.slow
+def test_a_single_command_is_stopped_at_its_cap(lab: Lab) -> None:
+    flags = ("--engine", "aws", "--env", "lab", "--image", "x", "--memory", "64MiB")
+    cap = ("--max-cost", "0.01", "--max-cost-action", "stop")
+    done = lab("run", *flags, *cap, "--", "sleep", "100", code=130)
+    assert reached_usd(done.stderr)[1] == 0.01
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("stops", "state"), [(False, "FAILED"), (True, "STOPPED")])
 def test_the_function_of_the_template_keeps_a_cap_with_the_laptop_closed(
     lab: Lab, stops: bool, state: str

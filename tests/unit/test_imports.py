@@ -63,7 +63,10 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "status": ("command_texts", "engines", "batch", *PURE),
     "earlier_runs": ("runs", "engines", *PURE),
     "planned_commands": ("command_texts", "status", "engines", "batch", *PURE),
-    "operations": ("cost", "planned_commands", "earlier_runs", "runs", "engines", *PURE),
+    "operations": (
+        *("cost", "planned_commands", "earlier_runs", "runs", "supervision", "engines"),
+        *PURE,
+    ),
     "supervision": ("engines", "cost", "batch.jobs", *PURE),
     "api": ("operations", "supervision", "command_records", "status", "engines", "cost", *PURE),
     "progress": ("status", *PURE),

@@ -19,7 +19,6 @@ from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import home_beside, home_flag
 from batchyard.status import RunStatus
-from batchyard.supervision import Supervisor
 
 if TYPE_CHECKING:
     from batchyard.cost.run_bill import RunBill
@@ -183,7 +182,7 @@ def _execute(record: RunRecord, as_json: bool) -> int:
     engine = record.open()
     try:
         try:
-            engine.execute(watcher, supervise=Supervisor(record, engine, watcher.note))
+            operations.execute(record, engine, watcher)
         finally:
             watcher.close()
         caller = PatientCaller(_say, was_answered=True)

@@ -18,7 +18,6 @@ from batchyard.engines.base import (
 )
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError
-from batchyard.supervision import Supervisor
 
 
 def execute(record: RunRecord) -> int:
@@ -28,8 +27,7 @@ def execute(record: RunRecord) -> int:
     output.start()
     try:
         try:
-            notes = _Notes()
-            engine.execute(notes, supervise=Supervisor(record, engine, notes.note))
+            operations.execute(record, engine, _Notes())
         finally:
             output.finish()
         end = PatientCaller(_say, was_answered=True).call(lambda: operations.find_end(engine))
