@@ -112,4 +112,6 @@ class Service:
 
     def down(self) -> None:
         """Delete the service with its output in CloudWatch Logs."""
-        self._services.down(self._services.find_to_delete(self.name))
+        to_delete = self._services.find_to_delete(self.name)
+        if to_delete is not None:
+            self._services.down(to_delete)

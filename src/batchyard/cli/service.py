@@ -312,12 +312,13 @@ def down(name: str, env: str, yes: bool) -> int:
     try:
         with require_region(env):
             to_delete = services.find_to_delete(name)
-        click.echo(f"to be deleted: {to_delete.stack}", err=True)
-        for line in holding_lines((to_delete.stack, held) for held in to_delete.holdings):
-            click.echo(line, err=True)
-        if not terminal.ask(f"delete the service {name} of {env}?"):
-            raise DeclinedError("nothing was deleted")
-        services.down(to_delete)
+        if to_delete is not None:
+            click.echo(f"to be deleted: {to_delete.stack}", err=True)
+            for line in holding_lines((to_delete.stack, held) for held in to_delete.holdings):
+                click.echo(line, err=True)
+            if not terminal.ask(f"delete the service {name} of {env}?"):
+                raise DeclinedError("nothing was deleted")
+            services.down(to_delete)
     finally:
         terminal.close()
     click.echo(f"{name}: deleted")

@@ -285,8 +285,11 @@ class Services:
 
     # -- down --------------------------------------------------------------------------------------
 
-    def find_to_delete(self, name: str) -> StackToDelete:
-        """Return the stack of a service with what it holds. Raises InputError if there is none."""
+    def find_to_delete(self, name: str) -> StackToDelete | None:
+        """Return the stack of a service with what it holds. Raises InputError if there is none.
+
+        A deletion that is in progress is waited for: None if it has left nothing to delete.
+        """
         stack = self._aws.stack(stack_name(self._environment, name))
         if stack is None or stack.get("Description", "") not in (
             stack_title(self._environment, name),
@@ -297,10 +300,9 @@ class Services:
         # A creation that waits for a node can be given up; an update cannot.
         if stack["StackStatus"] != "CREATE_IN_PROGRESS":
             stacks.wait_until_idle(stack["StackName"])
-            # The change that was waited for may have been its deletion.
             stack = self._aws.stack(stack_name(self._environment, name))
             if stack is None:
-                raise self._not_found(name)
+                return None
         template = Template(template_name(name), "", "", {}, (), frozenset(), frozenset())
         return destroying.describe_stack_to_delete(self._aws, self._holdings, template, stack)
 
