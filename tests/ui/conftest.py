@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from browser_yard import Yard, open_yard
 from small_runs import begin_run, execute, small_steps
 from ui_client import Page, serve
 
@@ -31,3 +32,9 @@ def run_id(home: Path) -> str:
 def page(home: Path) -> Iterator[Page]:
     with serve(home) as page:
         yield page
+
+
+@pytest.fixture(scope="session")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    with open_yard(tmp_path_factory.mktemp("browser")) as yard:
+        yield yard

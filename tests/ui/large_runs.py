@@ -18,6 +18,9 @@ from batchyard.pipeline import Need, Pipeline, Step
 
 #: Every so many-th child has failed, with this exit code.
 FAILING = {97: 3, 501: 137}
+SLOTS = 4
+#: From when to when after the start nothing runs, in milliseconds.
+GAP_MS = (200_000, 230_000)
 
 
 def make_large_run(home: Path, size: int, *, name: str = "large") -> RunRecord:
@@ -65,20 +68,30 @@ def make_large_run(home: Path, size: int, *, name: str = "large") -> RunRecord:
 
 
 def make_attempts(size: int, now_ms: int) -> list[AttemptRow]:
+    """Return attempts of children that share SLOTS slots, with a gap in all of them."""
     chance = random.Random(1)
+    # All slots together are busy for 360 of 400 seconds.
+    scale = min(1.0, SLOTS * 360_000 / size / 3570)
+    free_ms = [now_ms + 1000] * SLOTS
     rows = []
     for child in range(size):
-        started_ms = now_ms + 1000 + child * 400_000 // max(1, size)
-        length_ms = int(chance.lognormvariate(8, 0.6))
+        length_ms = max(2, int(scale * chance.lognormvariate(8, 0.6)))
         memory_kib = int(chance.lognormvariate(11, 0.5))
+        slot = free_ms.index(min(free_ms))
+        started_ms = free_ms[slot]
+        if started_ms < now_ms + GAP_MS[1] and started_ms + length_ms > now_ms + GAP_MS[0]:
+            started_ms = now_ms + GAP_MS[1]
+        free_ms[slot] = started_ms + length_ms
         code = next((code for step, code in FAILING.items() if child % step == step - 1), 0)
         measured = (length_ms / 1200, length_ms / 9000, memory_kib)
         if code:
-            again = (None, code, "", StatusReason.EXITED, started_ms, started_ms + length_ms // 2)
-            rows.append(AttemptRow(1, child, 1, *again, *measured))
+            middle_ms = started_ms + length_ms // 2
+            again = (None, code, "", StatusReason.EXITED, started_ms, middle_ms)
+            rows.append(AttemptRow(1, child, 1, *again, *measured, place=str(slot)))
+            started_ms, length_ms = middle_ms, length_ms - length_ms // 2
         state = JobState.FAILED if code else JobState.SUCCEEDED
         ended = (state.value, code, "", StatusReason.EXITED, started_ms, started_ms + length_ms)
-        rows.append(AttemptRow(1, child, 2 if code else 1, *ended, *measured, place=str(child % 4)))
+        rows.append(AttemptRow(1, child, 2 if code else 1, *ended, *measured, place=str(slot)))
     return rows
 
 

@@ -3,102 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from chromium import CHROMIUM, Chromium
-from large_runs import make_large_run, write_large_log
-from small_runs import SCRIPT, begin_run, execute, small_steps
-from ui_client import Page, serve
+from browser_yard import BROWSER_MARKS, SIZES, Yard, find_violations
+from chromium import Chromium
+from large_runs import write_large_log
+from small_runs import SCRIPT, begin_run
+from ui_client import serve
 
 from batchyard import operations
-from batchyard.engines.base import RunRecord
 from batchyard.pipeline import Step
 
-AXE = Path(__file__).parents[2] / ".cache/ui/node_modules/axe-core/axe.min.js"
-IS_REQUIRED = bool(os.environ.get("BATCHYARD_REQUIRE_BROWSER"))
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.outside,
-    pytest.mark.skipif(CHROMIUM is None and not IS_REQUIRED, reason="no Chromium is installed"),
-]
-SIZES = (1, 10_000, 100_000)
-
-
-@dataclass
-class Yard:
-    """A browser that has opened the page, and the runs that the page shows."""
-
-    browser: Chromium
-    page: Page
-    home: Path
-    #: Size of the step `work` -> the run.
-    runs: dict[int, RunRecord]
-    small: RunRecord
-
-    def show(self, *parts: object) -> None:
-        self.browser.run(f"location.hash = '#/{'/'.join(map(str, parts))}'")
-
-    def show_run(self, record: RunRecord, step: str = "work") -> None:
-        self.show("run", record.run_id, step)
-        self.browser.wait_for(
-            f"document.querySelector('h1').textContent === '{record.run_id}'"
-            " && document.querySelector('canvas') && document.querySelector('.legend li')"
-        )
-
-    def click_button(self, text: str) -> None:
-        buttons = "[...document.querySelectorAll('button')]"
-        self.browser.run(f"{buttons}.find(button => button.textContent === {text!r}).click()")
-
-    def text(self, selector: str) -> str:
-        value = self.browser.wait_for(f"document.querySelector({selector!r}).innerText")
-        assert isinstance(value, str)
-        return value
-
-
-@pytest.fixture(scope="module")
-def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    folder = tmp_path_factory.mktemp("browser")
-    home = folder / ".batchyard"
-    small = begin_run(home, *small_steps())
-    execute(small)
-    records = {size: make_large_run(home, size) for size in SIZES}
-    with serve(home) as page, Chromium(folder / "profile") as browser:
-        browser.resize(1400)
-        browser.open(page.address)
-        browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
-        yield Yard(browser, page, home, records, small)
+pytestmark = BROWSER_MARKS
 
 
 @pytest.fixture(autouse=True)
 def nothing_goes_wrong(yard: Yard) -> Iterator[None]:
-    """No view writes an error, or loads anything from elsewhere."""
-    browser = yard.browser
-    browser.resize(1400)
-    browser.errors.clear()
-    browser.console.clear()
-    yield
-    assert browser.errors == [] and browser.console == []
-    own = f"http://127.0.0.1:{yard.page.port}/"
-    assert [url for url in browser.requests if not url.startswith((own, "data:"))] == []
-
-
-def find_violations(browser: Chromium) -> list[str]:
-    if not AXE.exists() and not IS_REQUIRED:
-        pytest.skip("axe-core is not installed: .ci/ui-tools installs it")
-    browser.run(AXE.read_text(encoding="utf-8") + "; true")
-    results: Any = browser.run("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{violation['id']}: {node['html']} {node['failureSummary']}"
-        for violation in results["violations"]
-        for node in violation["nodes"]
-    ]
+    with yard.watch():
+        yield
 
 
 def test_the_token_does_not_stay_in_the_address(yard: Yard) -> None:
@@ -136,7 +62,7 @@ def test_every_colour_has_a_legend(yard: Yard, colour: str) -> None:
         f" s.value = {colour!r}; s.dispatchEvent(new Event('change')); }})()"
     )
     legend = yard.text(".legend")
-    expected = {"attempts": "2", "seconds": " s", "exit code": "137:", "memory": "MiB"}
+    expected = {"attempts": "2", "seconds": " ms", "exit code": "137:", "memory": "MiB"}
     assert expected[colour] in legend
 
 
