@@ -60,12 +60,16 @@ class RunList(Broadcast):
         #: Run whose record could not be read -> when it is read again.
         self._unreadable: dict[str, float] = {}
         self._has_listed = False
+        #: Why the runs of other machines could not be listed; empty if they were.
+        self._trouble = ""
+        #: Whether something must be published, though no row has changed.
+        self._has_news = True
 
     def read_once(self) -> float | None:
-        if self._clock() >= self._remote_due_s:
-            # Also after an error: the runs of this machine are read meanwhile.
+        # First the runs of this machine: a service may take long to answer.
+        if self._has_listed and self._clock() >= self._remote_due_s:
             self._remote_due_s = self._clock() + _REMOTE_S
-            self._remote = self._list_remote()
+            self._list_elsewhere()
         names = runs.names(self._home)
         elsewhere = _sort_newest_first(set(self._remote) - set(names))
         self._forget_all_but({*names, *elsewhere})
@@ -78,6 +82,16 @@ class RunList(Broadcast):
         self._publish_changes(names + elsewhere, changed)
         return 0.0 if len(due) > _BATCH else MIN_PAUSE_S
 
+    def _list_elsewhere(self) -> None:
+        try:
+            self._remote = self._list_remote()
+            trouble = ""
+        except BatchyardError as error:
+            trouble = _explain(error)
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._has_news = True
+
     def _forget_all_but(self, names: set[str]) -> None:
         for name in set(self._rows) - names:
             del self._rows[name]
@@ -85,12 +99,15 @@ class RunList(Broadcast):
             self._unreadable.pop(name, None)
 
     def _publish_changes(self, order: list[str], changed: dict[str, dict[str, Any]]) -> None:
-        if changed or order != self._order or not self._has_listed:
-            self._has_listed = True
+        if changed or order != self._order or self._has_news:
+            self._has_listed, self._has_news = True, False
             self._rows |= changed
             self._order = order
-            document = {"order": order, "rows": changed}
-            self.publish({RUNS: format_event("runs", document)})
+            self.publish({RUNS: self._format(changed)})
+
+    def _format(self, rows: dict[str, dict[str, Any]]) -> bytes:
+        document = {"order": self._order, "rows": rows, "trouble": self._trouble}
+        return format_event("runs", document)
 
     def _is_due(self, name: str) -> bool:
         if name in self._open:
@@ -125,14 +142,16 @@ class RunList(Broadcast):
         return row
 
     def describe_error(self, error: BatchyardError) -> None:
-        hint = f"; {error.hint}" if error.hint else ""
-        self.publish({RUNS: format_event("trouble", f"{error.message}{hint}")})
+        self.publish({RUNS: format_event("trouble", _explain(error))})
 
     def snapshot(self, topics: Sequence[str]) -> list[bytes]:
         if not self._has_listed:
             return []
-        document = {"order": list(self._order), "rows": dict(self._rows)}
-        return [format_event("runs", document)]
+        return [self._format(dict(self._rows))]
+
+
+def _explain(error: BatchyardError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def _sort_newest_first(run_ids: set[str]) -> list[str]:

@@ -9,6 +9,7 @@ const PAGE = 200;
 
 export function showRuns(view, about) {
   let order = [],
+    trouble = "",
     shown = PAGE;
   const rows = new Map(),
     chosen = new Set();
@@ -28,6 +29,7 @@ export function showRuns(view, about) {
   const compare = el("a", { class: "button", "aria-disabled": "true" }, "Compare two");
   const body = el("tbody");
   const note = el("p", { class: "note", role: "status" }, "Reading the runs …");
+  const troubleNote = el("p", { class: "warn", role: "status" });
   const more = el(
     "button",
     {
@@ -90,6 +92,7 @@ export function showRuns(view, about) {
       ),
     ),
     note,
+    troubleNote,
     more,
   );
 
@@ -110,6 +113,7 @@ export function showRuns(view, about) {
       updateRow,
     );
     more.hidden = matching.length <= shown;
+    setText(troubleNote, trouble ? `Runs of other machines are not listed: ${trouble}` : "");
     setText(
       note,
       order.length === 0
@@ -184,10 +188,14 @@ export function showRuns(view, about) {
   const stop = follow("/api/runs", {
     runs: (news) => {
       order = news.order;
+      trouble = news.trouble;
       for (const [name, row] of Object.entries(news.rows)) rows.set(name, row);
       draw();
     },
-    trouble: (text) => setText(note, text),
+    trouble: (text) => {
+      trouble = text;
+      setText(troubleNote, text);
+    },
   });
   return () => {
     clearInterval(timer);
