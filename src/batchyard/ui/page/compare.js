@@ -15,6 +15,7 @@ export function showComparison(view, first, second) {
         draw();
       },
       trouble: (text) => place.replaceChildren(el("p", { class: "bad" }, text)),
+      refused: (text) => place.replaceChildren(el("p", { class: "bad" }, `${run}: ${text}`)),
     }),
   );
 

@@ -4,6 +4,8 @@ const sign = document.getElementById("connection");
 const RETRY_MS = 2000;
 export const NO_SERVER =
   "The server does not answer. Trying again every 2 seconds: is `batchyard ui` running?";
+const OTHER_SERVER =
+  "The server was started anew: open the address that `batchyard ui` has printed.";
 
 export function sayConnection(text, tone = "") {
   if (sign.textContent !== text) sign.textContent = text;
@@ -28,8 +30,11 @@ export function follow(address, listeners) {
     source.onopen = () => sayConnection("live", "good");
     source.onerror = async () => {
       close();
-      timer = setTimeout(open, RETRY_MS);
-      sayConnection(await explainRefusal(address), "bad");
+      const refusal = await explainRefusal(address);
+      if (isOver) return;
+      sayConnection(refusal.text, "bad");
+      if (refusal.isFinal) listeners.refused?.(refusal.text);
+      else timer = setTimeout(open, RETRY_MS);
     };
   }
   function close() {
@@ -50,17 +55,17 @@ export function follow(address, listeners) {
   };
 }
 
-/** Return why a stream has ended: no server, another server, or a run that is gone. */
+/** Return why a stream has ended, and whether it ends for good: a run that is not there. */
 async function explainRefusal(address) {
   const stop = new AbortController();
   try {
     const answer = await fetch(address, { signal: stop.signal });
-    if (answer.ok) return "The connection was lost. Trying again.";
-    if (answer.status === 403)
-      return "The server was started anew: open the address that `batchyard ui` has printed.";
-    return (await answer.text()).trim();
+    if (answer.ok) return { text: "The connection was lost. Trying again." };
+    if (answer.status === 403) return { text: OTHER_SERVER };
+    const isFinal = answer.status === 400 || answer.status === 404;
+    return { text: (await answer.text()).trim(), isFinal };
   } catch {
-    return NO_SERVER;
+    return { text: NO_SERVER };
   } finally {
     stop.abort();
   }

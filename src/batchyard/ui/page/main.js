@@ -16,6 +16,16 @@ if (location.search) history.replaceState(null, "", `/${location.hash}`);
 
 export const address = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
 
+/** Return the parts of the address behind #; none of one that was cut, and so is not known. */
+function readParts() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
+  try {
+    return parts.map(decodeURIComponent);
+  } catch {
+    return [];
+  }
+}
+
 function setTrail(...links) {
   trail.replaceChildren(
     ...links.flatMap(([text, target]) => [" / ", target ? el("a", { href: target }, text) : text]),
@@ -23,11 +33,7 @@ function setTrail(...links) {
 }
 
 function route(about) {
-  const parts = location.hash
-    .replace(/^#\/?/, "")
-    .split("/")
-    .filter(Boolean)
-    .map(decodeURIComponent);
+  const parts = readParts();
   if (leave) leave();
   view.replaceChildren();
   const [kind, ...rest] = parts;

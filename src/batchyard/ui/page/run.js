@@ -33,6 +33,10 @@ export function showRun(view, about, run, wantedStep) {
         if (grid && event.step === grid.step) grid.take(event);
       },
       trouble: (text) => parts.setNotes([text]),
+      refused: (text) => {
+        setText(parts.badge, "");
+        setText(parts.lead, `This run cannot be shown: ${text}.`);
+      },
     });
   }
 
