@@ -226,6 +226,7 @@ class Pipeline:
         only: str | None = None,
         start_from: str | None = None,
         offer: Offer | None = None,
+        sampling: bool = True,
         home: str | Path | None = None,
     ) -> Run:
         """Begin a run, and return once it goes on by itself.
@@ -235,6 +236,7 @@ class Pipeline:
         on, on demand, whatever the file says. ``max_cost_usd``: the most that the run may cost,
         which ``wait`` keeps; ``stops_at_cap``: children that run are ended then. ``offer``: what
         the run may use of this machine; of a run on AWS, only `use_gpus` and `workspace`.
+        ``sampling``: whether samples are taken of the CPU, memory and GPUs that children use.
         """
         request = replace(
             self._request(only, start_from, offer, home),
@@ -243,6 +245,7 @@ class Pipeline:
             spot=spot,
             max_cost_usd=max_cost_usd,
             stops_at_cap=stops_at_cap,
+            is_sampled=sampling,
         )
         record, notes = operations.begin(_load_engine(engine), request)
         return Run(record, [*notes, *_start(record)])
@@ -472,6 +475,7 @@ class Run:
         limit_cpus: int | None = None,
         limit_memory_mib: int | None = None,
         workspace: str | Path | None = None,
+        sampling: bool | None = None,
         cpus: int | None = None,
         memory_mib: int | None = None,
     ) -> Run:
@@ -483,7 +487,8 @@ class Run:
         ``on_demand``: not on spot. ``max_cost_usd``: the most that the new run may cost; None for
         the cap of this run. ``limit_cpus`` and ``limit_memory_mib``: what it may use of this
         machine, where that differs from the first run; ``cpus`` and ``memory_mib`` are their old
-        names. ``workspace``: the run's folder, if it was moved.
+        names. ``workspace``: the run's folder, if it was moved. ``sampling``: as of ``run``; None
+        as in this run.
         """
         notes: list[str] = []
         request = RetryRequest(
@@ -494,6 +499,7 @@ class Run:
             stops_at_cap=stops_at_cap,
             workspace=None if workspace is None else str(workspace),
             part=self._find_part(step, index, command),
+            is_sampled=sampling,
         )
         record = operations.begin_retry(self._record, request, notes.append)
         return Run(record, [*notes, *_start(record)])

@@ -12,6 +12,7 @@
              lists/<step>.lengths    expected lengths of the commands, where they are known
              logs/short.log     output of children that ended before the first look at them
              logs/<step>/<index>-<attempt>.log    output of all other children
+             running.json       what the attempts that run now have used so far
              engine.log         output of the process of a detached run
              submitted.jsonl    AWS: which jobs were submitted, with their ids
              jobs.json, skip.json, stopped.json, final.json    AWS: as in S3, see s3_layout
@@ -76,6 +77,10 @@ class RunFolder:
     def deleted(self) -> Path:
         """Where the folder is moved to before it is deleted."""
         return self.path.with_name(f"{DELETED_PREFIX}{self.run_id}")
+
+    @property
+    def running_use(self) -> Path:
+        return self.path / "running.json"
 
     @property
     def engine_log(self) -> Path:

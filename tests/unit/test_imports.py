@@ -36,10 +36,11 @@ PURE = (
     "ec2_types",
     "ec2_prices",
     "cost_cap",
+    "sampling.samples",
 )
 #: room -> the rooms and modules of ours that it may import; itself is understood
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
-    **dict.fromkeys(PURE, (*PURE, "batch.jobs", "batch.limits")),
+    **{room: (*PURE, "batch.jobs", "batch.limits") for room in PURE if "." not in room},
     "quick_dataclasses": (),
     "errors": ("quick_dataclasses",),
     "ec2_types": ("batch.hosts", "batch.jobs"),
@@ -48,7 +49,9 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "cfn_conditions": (),
     "batch": ("errors", "quick_dataclasses"),
     "environments": ("batch.limits", *PURE),
-    "embedded": ("batch", *PURE),
+    # the worker has a copy of it
+    "sampling": (),
+    "embedded": ("batch", "sampling", *PURE),
     "engines": (
         *("embedded", "batch", "aws", "images", "environments"),
         # what the engine and the worker agree on
@@ -96,7 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         *PURE,
     ),
     # it runs where nothing else of ours is installed
-    "worker": ("blocks", "shard", "child_patterns", "s3_layout"),
+    "worker": ("blocks", "shard", "child_patterns", "s3_layout", "sampling"),
     "aws": ("environments", "batch.limits", *PURE),
     "submissions": (
         "aws.batch",

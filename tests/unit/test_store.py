@@ -143,7 +143,8 @@ def test_a_file_of_the_version_before_is_updated(path: Path) -> None:
     make_store(path)
     with closing(sqlite3.connect(path)) as db:
         db.executescript(
-            "DROP TABLE command; CREATE TABLE command (job INTEGER NOT NULL, number INTEGER NOT"
+            "DROP TABLE sampled_use; DROP TABLE command;"
+            "CREATE TABLE command (job INTEGER NOT NULL, number INTEGER NOT"
             " NULL, PRIMARY KEY (job, number)) WITHOUT ROWID; INSERT INTO command VALUES (0, 3);"
             "ALTER TABLE job DROP COLUMN commands_failed;"
             "ALTER TABLE job DROP COLUMN commands_succeeded; PRAGMA user_version=2;"
@@ -151,6 +152,8 @@ def test_a_file_of_the_version_before_is_updated(path: Path) -> None:
     with closing(Store.open(path)) as store:
         assert store.jobs() == [JOB]
         assert list(store.commands(0)) == [CommandRow(0, 3, 0, 0, 0)]
+        assert list(store.uses(0)) == []
+        assert store.total_uses() == {}
 
 
 def test_a_value_is_the_last_that_was_written(store: Store) -> None:

@@ -133,6 +133,18 @@ def continuation_options(function: F) -> F:
     return function
 
 
+def sampling_option(function: F) -> F:
+    """Add --no-sampling, whose value is `is_sampled`: False, or None without the flag."""
+    return click.option(
+        "--no-sampling",
+        "is_sampled",
+        flag_value=False,
+        type=click.UNPROCESSED,
+        default=None,
+        help="Take no samples of the CPU, memory and GPUs that children use.",
+    )(function)
+
+
 def run_argument(function: F) -> F:
     return click.argument("run", metavar="RUN", shell_complete=_complete_run)(function)
 

@@ -13,6 +13,7 @@ from batchyard.cli.options import (
     json_option,
     run_argument,
     run_env_option,
+    sampling_option,
 )
 from batchyard.cli.run import carry_out
 from batchyard.engines.base import RetryRequest
@@ -24,6 +25,7 @@ from batchyard.engines.base import RetryRequest
     "--detach", is_flag=True, help="Continue in the background, print the run's id and return."
 )
 @continuation_options
+@sampling_option
 @run_env_option
 @home_option
 @json_option
@@ -33,6 +35,7 @@ def command(
     limit_cpus: int | None,
     limit_memory: int | None,
     workspace: str | None,
+    is_sampled: bool | None,
     env: str | None,
     home: str | None,
     as_json: bool,
@@ -42,6 +45,8 @@ def command(
     RUN is an id, the beginning of an id, or `last`. Processes that the dead process left behind are
     ended first. Children that succeeded do not run again.
     """
-    request = RetryRequest(cpus=limit_cpus, memory_mib=limit_memory, workspace=workspace)
+    request = RetryRequest(
+        cpus=limit_cpus, memory_mib=limit_memory, workspace=workspace, is_sampled=is_sampled
+    )
     record = operations.prepare_resume(find_run(home, run, env), request, detached=detach)
     return carry_out(record, detach=detach, as_json=as_json)

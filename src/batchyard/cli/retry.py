@@ -14,6 +14,7 @@ from batchyard.cli.options import (
     parse_child,
     run_argument,
     run_env_option,
+    sampling_option,
 )
 from batchyard.cli.pipelines import cap_flags
 from batchyard.cli.run import carry_out
@@ -42,6 +43,7 @@ from batchyard.engines.base import RetryRequest
 @click.option("--on-demand", is_flag=True, help="AWS only: use on-demand instances, not spot.")
 @cap_flags
 @continuation_options
+@sampling_option
 @run_env_option
 @home_option
 @json_option
@@ -56,6 +58,7 @@ def command(
     limit_cpus: int | None,
     limit_memory: int | None,
     workspace: str | None,
+    is_sampled: bool | None,
     env: str | None,
     home: str | None,
     as_json: bool,
@@ -77,6 +80,7 @@ def command(
         on_demand=on_demand,
         max_cost_usd=max_cost,
         stops_at_cap=max_cost_action == "stop",
+        is_sampled=is_sampled,
         part=command_records.find_part(record, *parse_child(child, record.plan), command_name),
     )
     retried = operations.begin_retry(record, request, lambda text: click.echo(text, err=True))

@@ -13,7 +13,13 @@ import click
 from batchyard import engines, operations, status
 from batchyard import plan as planning
 from batchyard.cli import pipelines, progress, render, render_bill, single_command
-from batchyard.cli.options import example, home_option_for, json_option, print_json
+from batchyard.cli.options import (
+    example,
+    home_option_for,
+    json_option,
+    print_json,
+    sampling_option,
+)
 from batchyard.engines.base import PreparedRun, RunRecord, RunRequest, RunState
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError
@@ -65,6 +71,7 @@ class _RunCommand(click.Command):
 )
 @pipelines.engine_flags
 @pipelines.cap_flags
+@sampling_option
 @pipelines.pipeline_flags
 @home_option_for(
     "The .batchyard folder, which is created if it does not exist (default: $BATCHYARD_HOME, or the"
@@ -80,6 +87,7 @@ def command(
     spot: bool,
     max_cost: float | None,
     max_cost_action: str,
+    is_sampled: bool | None,
     home: str | None,
     as_json: bool,
     **flags: Any,
@@ -109,6 +117,7 @@ def command(
         max_cost_usd=max_cost,
         stops_at_cap=max_cost_action == "stop",
         detached=detach,
+        is_sampled=is_sampled is not False,
     )
     loaded_engine = engines.load(engine)
     prepared = operations.prepare(loaded_engine, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from batchyard.batch.jobs import OUT_OF_MEMORY, Outcome
 from batchyard.embedded.runner import (
@@ -19,6 +19,10 @@ from batchyard.embedded.runner import (
 )
 from batchyard.embedded.spawner import Output, Spawner
 
+if TYPE_CHECKING:
+    # Only runs that last for some time load what takes samples.
+    from batchyard.sampling.samples import Samples
+
 #: Outcomes by exit code. They are made once, since a run has thousands of them.
 _EXITED = tuple(Outcome(code) for code in range(256))
 
@@ -29,10 +33,12 @@ class Attempt:
     __slots__ = (
         "command_began_ms",
         "command_offset",
+        "command_samples",
         "is_stopping",
         "max_rss_kib",
         "number",
         "output",
+        "samples",
         "started_ms",
         "system_s",
         "task",
@@ -58,6 +64,9 @@ class Attempt:
         self.user_s = 0.0
         self.system_s = 0.0
         self.max_rss_kib = 0
+        #: What was seen of the attempt, and of its command that runs; None before the first look.
+        self.samples: Samples | None = None
+        self.command_samples: Samples | None = None
 
     def next_command(self) -> int | None:
         """Return the number of the next command, or None if no command is left."""
@@ -154,6 +163,7 @@ class Attempts(Generic[A]):
         if not task.has_several_commands:
             return
         task.failed_count += exit_code != 0
+        samples, attempt.command_samples = attempt.command_samples, None
         task.unrecorded.append(
             CommandEnd(
                 attempt.number,
@@ -165,6 +175,7 @@ class Attempts(Generic[A]):
                 max_rss_kib,
                 attempt.command_offset,
                 self._output_end(attempt) - attempt.command_offset,
+                samples.summarize() if samples is not None else None,
             )
         )
 
@@ -193,6 +204,7 @@ class Attempts(Generic[A]):
                 attempt.max_rss_kib,
                 offset,
                 length,
+                attempt.samples.summarize() if attempt.samples is not None else None,
             )
         )
 

@@ -4,7 +4,8 @@ An attempt is three docker commands: `create`, which also pulls the image (START
 `start --attach` (RUNNING), and `rm`. After a failure, `inspect` returns the state of the container.
 All of them are processes of the spawner, so that no container waits for another one. A child with
 several commands is one container with a shell that runs them one by one (``container_shell``). CPU
-and memory usage is not recorded, since docker's processes do not have the usage of the container.
+and memory usage comes from samples of the container's cgroup alone, since docker's processes do not
+have the usage of the container.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.embedded import docker, proc
@@ -34,15 +36,29 @@ from batchyard.embedded.shell import SHELL
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import BatchyardError
 
+if TYPE_CHECKING:
+    from batchyard.embedded.sampled_attempts import RunningAttempt
+
 
 class _Container(Attempt):
     """An attempt in a container."""
 
-    __slots__ = ("creation", "exit_codes", "is_busy", "is_ready", "is_running", "name", "shell")
+    __slots__ = (
+        "creation",
+        "exit_codes",
+        "id",
+        "is_busy",
+        "is_ready",
+        "is_running",
+        "name",
+        "shell",
+    )
 
     def __init__(self, task: Task, output: Output, name: str) -> None:
         super().__init__(task, output)
         self.name = name
+        #: The id that Docker has given it; empty before that.
+        self.id = ""
         #: The `docker create` that runs.
         self.creation: Process | None = None
         #: True from `docker start` to the end of the container.
@@ -147,6 +163,16 @@ class ContainerRunner:
             assert container.shell is not None
             container.shell.flush()
 
+    def list_running(self) -> list[RunningAttempt]:
+        """See ``sampled_attempts.SampledRunner``."""
+        from batchyard.embedded.sampled_attempts import RunningAttempt
+
+        return [
+            RunningAttempt(container, container_id=container.id)
+            for container in self._attempts.list_all()
+            if container.is_running and container.id
+        ]
+
     def end_leftovers(self, token: str) -> int:
         count = docker.remove_all(self._client, self._environ, token)
         # A `docker create` may still run: it is killed, and its container is removed too.
@@ -176,6 +202,7 @@ class ContainerRunner:
             docker.require_engine(self._environ)
             self._finish_unstarted(container, docker.creation_failure_reason(output))
         else:
+            container.id = docker.parse_container_id(output)
             self._begin(container)
 
     def _begin(self, container: _Container) -> None:

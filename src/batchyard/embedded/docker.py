@@ -20,6 +20,7 @@ import io
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import time
@@ -41,6 +42,7 @@ RUN_ONE = f'unset {GROUP_SIGNALS}; exec sh -c "$0" 2>&1'
 _SHARES_PER_VCPU = 1024
 #: Limit of the kernel.
 _MAX_SHARES = 262144
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 _ANSWER_TIMEOUT_S = 20.0
 _REMOVAL_TIMEOUT_S = 60.0
 
@@ -214,6 +216,15 @@ def parse_state(text: str) -> State:
     """Parse the output of `docker inspect --format '{{json .State}}'`."""
     fields = json.loads(text)
     return State(fields["Status"], fields["ExitCode"], fields["OOMKilled"], fields.get("Error", ""))
+
+
+def parse_container_id(output: str) -> str:
+    """Return the id in the output of `docker create`, behind the progress of a pull.
+
+    Empty if there is none.
+    """
+    lines = output.split()
+    return lines[-1] if lines and _CONTAINER_ID.fullmatch(lines[-1]) else ""
 
 
 def creation_failure_reason(output: str) -> str:

@@ -29,7 +29,14 @@ from batchyard.embedded.runner import (
     Withdrawn,
 )
 from batchyard.embedded.slot_numbers import SlotNumbers
-from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store
+from batchyard.embedded.store import (
+    WHOLE_ATTEMPT,
+    AttemptRow,
+    CommandRow,
+    JobRow,
+    Store,
+    UseRow,
+)
 
 T = TypeVar("T")
 
@@ -437,6 +444,9 @@ class Loop:
             _place_of(task),
         )
         self._recorder.add_attempt(task.job_id, row)
+        if event.use is not None:
+            key = (task.job_number, task.child, task.attempt)
+            self._recorder.add_uses([UseRow(*key, WHOLE_ATTEMPT, event.use)])
         self._attempt_counts[task.job_id] += 1
         self._changed.add(task.job_id)
         if row.state != JobState.SUCCEEDED:
@@ -501,8 +511,15 @@ class Loop:
         self._command_counts[task.job_id][0] += len(succeeded)
         self._recorder.add_commands(
             [
-                CommandRow(task.job_number, end.number, task.child, task.attempt, *end[1:])
+                CommandRow(task.job_number, end.number, task.child, task.attempt, *end[1:-1])
                 for end in task.unrecorded
+            ]
+        )
+        self._recorder.add_uses(
+            [
+                UseRow(task.job_number, task.child, task.attempt, end.number, end.use)
+                for end in task.unrecorded
+                if end.use is not None
             ]
         )
         task.unrecorded.clear()

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS
@@ -18,6 +19,9 @@ from batchyard.embedded.runner import Event, Task
 from batchyard.embedded.slots import Launch, Slots
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import from_os_error
+
+if TYPE_CHECKING:
+    from batchyard.embedded.sampled_attempts import RunningAttempt
 
 _KILLED = 128 + signal.SIGKILL
 _CANNOT_EXECUTE = 126
@@ -132,6 +136,17 @@ class ProcessRunner:
             self._kill_over_limit()
         if self._memory_use is not None:
             self._look_at_memory()
+
+    def list_running(self) -> list[RunningAttempt]:
+        """See ``sampled_attempts.SampledRunner``."""
+        from batchyard.embedded.sampled_attempts import RunningAttempt
+
+        attempts = [(attempt, attempt.process) for attempt in self._attempts.list_all()]
+        return [
+            RunningAttempt(attempt, process.pid)
+            for attempt, process in attempts
+            if process is not None
+        ]
 
     def end_leftovers(self, token: str) -> int:
         return proc.end_by_token(token)

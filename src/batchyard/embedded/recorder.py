@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence, Set
 
 from batchyard.embedded.logbook import LogBook
-from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store
+from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store, UseRow
 
 _Values = Sequence[tuple[str, str | None]]
 
@@ -25,6 +25,7 @@ class Recorder:
         self._write_lock = threading.Lock()
         self._attempts: list[AttemptRow] = []
         self._commands: list[CommandRow] = []
+        self._uses: list[UseRow] = []
         #: Jobs with children that ended since the last commit, and those of the batch that is being
         #: written.
         self._ended: set[str] = set()
@@ -43,6 +44,9 @@ class Recorder:
 
     def add_commands(self, rows: Sequence[CommandRow]) -> None:
         self._commands += rows
+
+    def add_uses(self, rows: Sequence[UseRow]) -> None:
+        self._uses += rows
 
     def has_all_ends(self, job_ids: Set[str]) -> bool:
         """Return whether all ends of children of these jobs are on disk."""
@@ -69,7 +73,7 @@ class Recorder:
             self._write_lock.release()
             lock.acquire()
 
-    def _take(self) -> tuple[list[AttemptRow], list[CommandRow]]:
+    def _take(self) -> tuple[list[AttemptRow], list[CommandRow], list[UseRow]]:
         """Return the rows of the next batch. The caller holds both locks."""
         if self._failure is not None:
             raise self._failure
@@ -79,8 +83,8 @@ class Recorder:
         except BaseException as exc:
             self._failure = exc
             raise
-        rows = self._attempts, self._commands
-        self._attempts, self._commands = [], []
+        rows = self._attempts, self._commands, self._uses
+        self._attempts, self._commands, self._uses = [], [], []
         self._being_written, self._ended = self._ended, set()
         return rows
 
@@ -88,11 +92,14 @@ class Recorder:
         self,
         attempts: list[AttemptRow],
         commands: list[CommandRow],
+        uses: list[UseRow],
         jobs: Sequence[JobRow],
         values: _Values,
     ) -> None:
         try:
-            self._store.commit(attempts=attempts, commands=commands, jobs=jobs, values=values)
+            self._store.commit(
+                attempts=attempts, commands=commands, uses=uses, jobs=jobs, values=values
+            )
         except BaseException as exc:
             self._failure = exc
             raise

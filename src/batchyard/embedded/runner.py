@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import field
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from batchyard.batch.jobs import Outcome, Resources
 from batchyard.pipeline import Mount
 from batchyard.quick_dataclasses import dataclass
 from batchyard.shard import Turn
+
+if TYPE_CHECKING:
+    from batchyard.sampling.samples import SampledUse
 
 #: Number of the command in the step's list; only for a step with a list.
 COMMAND_VARIABLE = b"BATCHYARD_COMMAND"
@@ -32,6 +35,8 @@ class CommandEnd(NamedTuple):
     #: Position of the command's output in the output of the attempt.
     log_offset: int
     log_length: int
+    #: None if the command ended before the first sample.
+    use: SampledUse | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +112,8 @@ class Ended(NamedTuple):
     #: Position of the output in short.log; None where the output has its own file.
     log_offset: int | None
     log_length: int | None
+    #: None if the attempt ended before the first sample.
+    use: SampledUse | None = None
 
 
 class Started(NamedTuple):

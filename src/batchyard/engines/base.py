@@ -25,6 +25,7 @@ from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan, RunPart
 from batchyard.quick_dataclasses import dataclass
+from batchyard.sampling.samples import RunningUse, SampledUse
 
 if TYPE_CHECKING:
     # Runs on this machine load nothing about AWS.
@@ -114,6 +115,9 @@ class AttemptDetail:
     #: Where the attempt ran: the number of a slot of this machine, which its step has alone, or the
     #: id of a host. Empty if that is not known.
     host: str = ""
+    #: What its samples show; None if it was not sampled. Only the attempts of one child that was
+    #: asked for have a series.
+    use: SampledUse | None = None
 
     @property
     def duration_s(self) -> float:
@@ -149,6 +153,8 @@ class CommandDetail:
     child_attempt: int
     log_offset: int = 0
     log_length: int | None = None
+    #: What its samples show; None if it was not sampled.
+    use: SampledUse | None = None
 
     @classmethod
     def of_attempt(cls, attempt: AttemptDetail, number: int, host: str = "") -> CommandDetail:
@@ -169,6 +175,7 @@ class CommandDetail:
             max_rss_kib=attempt.max_rss_kib,
             host=host,
             child_attempt=attempt.attempt,
+            use=attempt.use,
         )
 
     @property
@@ -409,6 +416,8 @@ class RunRequest:
     detached: bool = False
     #: Whether a step that no host can run is refused. The doctor explains such steps instead.
     refuses_misfits: bool = True
+    #: Whether samples are taken of what children use.
+    is_sampled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,11 +440,17 @@ class RetryRequest:
     #: Only of a retry: the most that it may cost; None for the cap of the run, if it has one.
     max_cost_usd: float | None = None
     stops_at_cap: bool = False
+    #: Whether samples are taken of what children use; None as in the run.
+    is_sampled: bool | None = None
 
     def __post_init__(self) -> None:
         _require_count("retry", "cpus", self.cpus, 1)
         _require_memory("retry", self.memory_mib)
         object.__setattr__(self, "workspace", _workspace_text("retry", self.workspace))
+
+    def choose_sampling(self, was_sampled: bool) -> bool:
+        """Return whether samples are taken. ``was_sampled``: whether they are in the run."""
+        return was_sampled if self.is_sampled is None else self.is_sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -698,6 +713,15 @@ class RunEngine(Protocol):
         """Return (step, index) of children of these jobs that run now.
 
         None if the engine knows only how many run. A child that has just begun may be missing.
+        """
+
+    def running_uses(self) -> Sequence[RunningUse]:
+        """Return what the attempts that run now have used. Empty if the engine does not know."""
+
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledUse]:
+        """Return step -> what its sampled attempts that have ended used together.
+
+        Steps that were not sampled are left out. ``asks`` False: no request is sent.
         """
 
     def commands(

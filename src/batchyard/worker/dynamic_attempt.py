@@ -148,6 +148,8 @@ class DynamicAttempt:
                 result.max_rss_kib,
                 result.was_out_of_memory,
                 block.lease.epoch,
+                # A block has many records, and is written again and again.
+                result.use.without_series() if result.use is not None else None,
             )
         )
         return True

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from batchyard.sampling import samples
+from batchyard.sampling.samples import SampledUse
 from batchyard.worker.rules import EXIT_KILLED
 
 #: A lease expires when its object was not written for so long, by the clock of S3.
@@ -71,6 +74,8 @@ class Record(NamedTuple):
     was_out_of_memory: bool
     #: number of the block's owner that ran it, from 1
     epoch: int
+    #: what its samples show, without the series; None if it was not sampled
+    use: SampledUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +149,23 @@ def encode(lease: Lease) -> bytes:
         "running": lease.running,
         "careful": lease.is_careful,
         "deaths": lease.deaths,
-        "records": lease.records,
+        "records": [_encode_record(record) for record in lease.records],
     }
     data = json.dumps(document, separators=(",", ":")).encode()
     padding = (lease.state - len(data)) % len(BlockState)
     return data + b" " * padding
+
+
+def _encode_record(record: Record) -> list[object]:
+    """Return the record as a list, which has the use only if there is one."""
+    if record.use is None:
+        return list(record[:-1])
+    return [*record[:-1], samples.to_json(record.use)]
+
+
+def _decode_record(members: Sequence[Any]) -> Record:
+    record = Record(*members)
+    return record._replace(use=samples.from_json(record.use))
 
 
 def decode(data: bytes) -> Lease:
@@ -163,7 +180,7 @@ def decode(data: bytes) -> Lease:
             running=document["running"],
             is_careful=document["careful"],
             deaths=tuple(document["deaths"]),
-            records=tuple(Record(*record) for record in document["records"]),
+            records=tuple(_decode_record(record) for record in document["records"]),
             writes=document["writes"],
         )
     except (KeyError, TypeError, AttributeError) as exc:

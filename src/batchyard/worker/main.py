@@ -22,6 +22,7 @@ from batchyard.worker import errors, notices, orders, records, rules, s3, task_i
 from batchyard.worker.attempt import Attempt
 from batchyard.worker.block_keeper import BlockKeeper
 from batchyard.worker.block_store import BlockStore
+from batchyard.worker.command_sampler import CommandSampler
 from batchyard.worker.dynamic_attempt import DynamicAttempt
 from batchyard.worker.errors import WorkerError
 from batchyard.worker.host import Host
@@ -134,6 +135,7 @@ def _run_static(
             orders.command_environment(environ, step_orders, child, number, folder),
             stop_requests,
             has_checkpoint=bool(step_orders.checkpoint),
+            sampler=_make_sampler(environ, step_orders),
         ),
         command=command,
         stop_requests=stop_requests,
@@ -161,6 +163,7 @@ def _run_dynamic(
         stop_requests,
         has_checkpoint=False,
         timeout_s=step_orders.timeout_s,
+        sampler=_make_sampler(environ, step_orders),
     )
     keeper = BlockKeeper(
         BlockStore(bucket, step_orders.blocks),
@@ -184,6 +187,10 @@ def _run_dynamic(
         log=log,
         write_heading=lambda text: print(text, flush=True),
     ).run()
+
+
+def _make_sampler(environ: Mapping[str, str], step_orders: Orders) -> CommandSampler | None:
+    return CommandSampler(environ) if step_orders.is_sampled else None
 
 
 def _refuse_command_patterns(number: int) -> str:

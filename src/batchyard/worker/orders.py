@@ -101,6 +101,8 @@ class Orders:
     order_numbers: Place | None = None
     #: time limit of each command of a dynamic step
     timeout_s: int | None = None
+    #: whether samples are taken of what commands use
+    is_sampled: bool = True
 
     @property
     def has_files(self) -> bool:
@@ -401,4 +403,5 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "block_bounds": _optional(_numbers),
     "order_numbers": _optional(_place),
     "timeout_s": _optional(_whole(1)),
+    "is_sampled": lambda value: True if value is None else _flag(value),
 }

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from batchyard.sampling.samples import SampledUse
+from batchyard.worker.command_sampler import CommandSampler
 from batchyard.worker.errors import EXIT_MACHINE, WorkerError
 from batchyard.worker.memory import count_oom_kills
 from batchyard.worker.rules import EXIT_TERMINATED, EXIT_TIMED_OUT
@@ -38,6 +40,8 @@ class CommandResult:
     max_rss_kib: int = 0
     #: milliseconds since 1970
     started_ms: int = 0
+    #: what samples of its processes show; None if it was not sampled
+    use: SampledUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class CommandRunner:
     count_oom_kills: Callable[[], int] = count_oom_kills
     #: time limit of a command
     timeout_s: float | None = None
+    #: takes samples of the command that runs; None: nothing is sampled
+    sampler: CommandSampler | None = None
 
     def run(self, command: str, number: int) -> CommandResult:
         started_s, oom_kills = self.stop_requests.clock(), self.count_oom_kills()
@@ -66,12 +72,15 @@ class CommandRunner:
         # An earlier execution of this command may have ended before it was to be killed.
         self.stop_requests.forget_events()
         process = self._start(command, number)
+        if self.sampler is not None:
+            self.sampler.begin(process.pid)
         threading.Thread(
             target=_report_end, args=(process, self.stop_requests), daemon=True
         ).start()
         wait = _Wait(self, process, number)
         wait.run()
         was_interrupted = wait.is_stopped
+        use = self.sampler.end() if self.sampler is not None else None
         # The process is a zombie and keeps the id of its group, so no other group gets the signal.
         _signal_group(process, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
@@ -95,6 +104,7 @@ class CommandRunner:
             usage.ru_stime,
             usage.ru_maxrss,
             started_ms,
+            use,
         )
 
     def _start(self, command: str, number: int) -> subprocess.Popen[bytes]:

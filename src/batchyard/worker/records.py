@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from batchyard import s3_layout
+from batchyard.sampling import samples
 from batchyard.worker.errors import EXIT_ORDERS, WorkerError
 from batchyard.worker.host import Host
 from batchyard.worker.orders import Child, Orders, Place
@@ -176,7 +177,7 @@ def _read_slice(bucket: Bucket, place: Place, first: int, stop: int) -> bytes:
 
 
 def _measurements(result: CommandResult) -> dict[str, object]:
-    return {
+    measurements: dict[str, object] = {
         "exit_code": result.exit_code,
         "started_ms": result.started_ms,
         "seconds": round(result.duration_s, 3),
@@ -184,6 +185,9 @@ def _measurements(result: CommandResult) -> dict[str, object]:
         "system_s": round(result.system_s, 3),
         "max_rss_kib": result.max_rss_kib,
     }
+    if result.use is not None:
+        measurements["use"] = samples.to_json(result.use)
+    return measurements
 
 
 def _to_json(value: object) -> bytes:

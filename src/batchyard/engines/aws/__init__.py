@@ -71,6 +71,7 @@ class AwsEngine:
             old.settings,
             run_id=new_run_id(plan),
             on_demand=request.on_demand or old.settings.on_demand,
+            is_sampled=request.choose_sampling(old.settings.is_sampled),
             earlier_runs=(old.run_id, *old.settings.earlier_runs),
             # A retry by the user is on spot again, unless it is asked for otherwise.
             on_demand_steps=frozenset(request.fallback.on_demand_steps if request.fallback else ()),
@@ -96,6 +97,7 @@ class AwsEngine:
         self, record: RunRecord, request: RetryRequest, *, detached: bool
     ) -> RunRecord:
         _refuse_local_settings(record, request)
+        preparing.refuse_sampling_change(record, request)
         return record
 
     def create(self, record: RunRecord, commands_done: Mapping[str, Sequence[int]]) -> None:

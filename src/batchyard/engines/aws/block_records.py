@@ -83,6 +83,7 @@ class StepBlocks:
                 max_rss_kib=record.max_rss_kib,
                 host="",
                 child_attempt=owner.attempt,
+                use=record.use,
             )
             yield detail, owner
 

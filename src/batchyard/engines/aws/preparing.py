@@ -27,6 +27,8 @@ from batchyard.engines.base import (
     HostChoice,
     Offer,
     PreparedRun,
+    RetryRequest,
+    RunRecord,
     RunRequest,
     ServiceRequest,
     new_run_id,
@@ -66,6 +68,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         pinned=registry.read_pinned_images(request.home, environment.name),
         refuses_misfits=request.refuses_misfits,
     )
+    target = replace(target, is_sampled=request.is_sampled)
     notes = [*render.render(plan, target).notes, *spot_fallback.make_notes(plan)]
     if folder is not None:
         notes += inputs.check_inputs(plan, folder)
@@ -257,6 +260,17 @@ def refuse_machine_limits(offer: Offer) -> None:
         raise InputError(
             "--runner is about this machine; on AWS every child is a container",
             hint="leave --runner out",
+        )
+
+
+def refuse_sampling_change(record: RunRecord, request: RetryRequest) -> None:
+    """Raise InputError if a resumed run is to be sampled in another way than it began."""
+    was_sampled: bool = record.settings.is_sampled
+    if request.choose_sampling(was_sampled) != was_sampled:
+        raise InputError(
+            f"--no-sampling is for a new run on AWS: workers of run {record.run_id} may have"
+            " their orders already",
+            hint="leave it out, or stop the run and use it with `retry`",
         )
 
 

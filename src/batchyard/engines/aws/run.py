@@ -70,6 +70,7 @@ from batchyard.engines.ec2_hosts import HostFinder
 from batchyard.engines.usage import Usage
 from batchyard.errors import BatchyardError, InputError, RunLockedError
 from batchyard.plan import Plan
+from batchyard.sampling.samples import RunningUse, SampledUse
 from batchyard.units import pluralize
 
 #: AWS Batch has one grace, and takes a while to end the containers after it.
@@ -333,6 +334,12 @@ class AwsRun:
                     (part.step, planned.index_in_step(part.offset + number)) for number in numbers
                 ]
         return children
+
+    def running_uses(self) -> Sequence[RunningUse]:
+        return ()
+
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledUse]:
+        return {}
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False

@@ -12,6 +12,7 @@ from batchyard.aws.s3 import S3
 from batchyard.batch.jobs import JobState
 from batchyard.engines.base import CommandDetail
 from batchyard.plan import PlannedJob
+from batchyard.sampling import samples
 
 #: Records that are read at the same time.
 _CONCURRENCY = 16
@@ -83,4 +84,5 @@ def _make_detail(
         max_rss_kib=record.get("max_rss_kib", 0),
         host="",
         child_attempt=record["attempt"],
+        use=samples.from_json(record.get("use")),
     )

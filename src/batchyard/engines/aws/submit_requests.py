@@ -143,6 +143,7 @@ def make_orders(job: PlannedJob, target: Target) -> dict[str, Any]:
             s3_layout.checkpoints_address(target.environment.run_address(run_id), step)
             for run_id in target.earlier_runs
         ],
+        "is_sampled": target.is_sampled,
         **(_make_dynamic_orders(job, target) if job.is_dynamic else {}),
     }
 

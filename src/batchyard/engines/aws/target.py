@@ -50,6 +50,8 @@ class Target:
     on_demand_steps: frozenset[str] = frozenset()
     #: Reclaims after which a child is not tried on spot again; None for as many as fit.
     max_reclaims: int | None = None
+    #: Whether the worker takes samples of what commands use.
+    is_sampled: bool = True
 
     @property
     def has_own_workspace(self) -> bool:
@@ -77,6 +79,7 @@ def to_json(target: Target) -> dict[str, Any]:
         "earlier_runs": list(target.earlier_runs),
         "on_demand_steps": sorted(target.on_demand_steps),
         "max_reclaims": target.max_reclaims,
+        "is_sampled": target.is_sampled,
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from batchyard.engines.aws import target
+from batchyard.engines.aws.preparing import refuse_sampling_change
 from batchyard.engines.base import (
     Engine,
     PreparedRun,
@@ -59,6 +60,7 @@ class EcsEngine:
         settings = replace(
             old.settings,
             run_id=new_run_id(plan),
+            is_sampled=request.choose_sampling(old.settings.is_sampled),
             earlier_runs=(old.run_id, *old.settings.earlier_runs),
         )
         preparing.check_plan(plan, settings)
@@ -82,6 +84,7 @@ class EcsEngine:
         self, record: RunRecord, request: RetryRequest, *, detached: bool
     ) -> RunRecord:
         _refuse_local_settings(record, request)
+        refuse_sampling_change(record, request)
         run = self.open(record)
         try:
             run.require_resumable()

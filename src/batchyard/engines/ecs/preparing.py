@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from batchyard import plan as planning
@@ -62,6 +63,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         workspace=address,
         pinned=registry.read_pinned_images(request.home, environment.name),
     )
+    target = replace(target, is_sampled=request.is_sampled)
     check_plan(plan, target)
     notes = [*refusals.make_notes(plan, target)]
     if plan.spot is not None:

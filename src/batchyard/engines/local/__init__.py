@@ -72,8 +72,8 @@ class LocalEngine:
         if detached and changed != record.settings:
             # A detached process reads its settings from the record, which never changes.
             raise InputError(
-                "--limit-cpus, --limit-memory and --workspace are only for a resume without "
-                "--detach",
+                "--limit-cpus, --limit-memory, --workspace and --no-sampling are only for a resume "
+                "without --detach",
                 hint="leave --detach out",
             )
         return replace(record, settings=changed)

@@ -48,6 +48,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         runner=offer.runner,
         token=new_token(),
         limited=_limited(offer),
+        is_sampled=request.is_sampled,
     )
     slots = planning.count_slots(plan, settings.capacity)
     return PreparedRun(plan, settings, new_run_id(plan), tuple(notes), slots=slots)
@@ -74,7 +75,13 @@ def change_settings(settings: LocalSettings, plan: Plan, request: RetryRequest) 
             hint="if it was moved, name its new place: --workspace DIR",
         )
     limited = tuple(sorted({*settings.limited, *_limited(request)}))
-    return replace(settings, capacity=capacity, workspace=workspace, limited=limited)
+    return replace(
+        settings,
+        capacity=capacity,
+        workspace=workspace,
+        limited=limited,
+        is_sampled=request.choose_sampling(settings.is_sampled),
+    )
 
 
 def _limited(request: Offer | RetryRequest) -> tuple[str, ...]:

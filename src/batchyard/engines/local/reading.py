@@ -10,7 +10,7 @@ from pathlib import Path
 from batchyard.batch.jobs import JobState
 from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.engines.base import AttemptDetail, CommandDetail, JobDetail, LogChunk
-from batchyard.engines.scheduled.reading import attempt_detail, child_of
+from batchyard.engines.scheduled.reading import attempt_detail, child_of, join_uses
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
@@ -40,10 +40,11 @@ def command_details(
         return
     state = JobState.FAILED if failed_only else None
     attempts = store.attempts(job.number, child=child, state=state)
-    for child, group in groupby(attempts, key=lambda attempt: attempt.child):
+    pairs = join_uses(attempts, store.uses(job.number, child=child))
+    for child, group in groupby(pairs, key=lambda pair: pair[0].child):
         if commands := planned.commands_of(child):
-            *_, last = group
-            detail = attempt_detail(last, job.id, planned)
+            *_, (last, use) = group
+            detail = attempt_detail(last, job.id, planned, use)
             yield CommandDetail.of_attempt(detail, commands[0], last.place)
 
 
@@ -55,6 +56,7 @@ def _commands_of_shares(
         attempt.child: (attempt.attempt, attempt.state, attempt.place)
         for attempt in store.attempts(job.number)
     }
+    uses = {(row.command, row.attempt): row.use for row in store.uses(job.number, of_commands=True)}
     rows = store.commands(job.number, number=number)
     for _, group in groupby(rows, key=lambda row: row.number):
         executions = list(group)
@@ -82,6 +84,7 @@ def _commands_of_shares(
                 child_attempt=row.attempt,
                 log_offset=row.log_offset,
                 log_length=row.log_length,
+                use=uses.get((row.number, row.attempt)),
             )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from batchyard import plan as planning
-from batchyard.embedded import machine, memory_use
+from batchyard.embedded import machine, memory_use, running_use
 from batchyard.engines.base import (
     CommandDetail,
     JobDetail,
@@ -27,6 +27,7 @@ from batchyard.engines.local import reading, running, step_limits
 from batchyard.engines.local.settings import LocalSettings
 from batchyard.engines.scheduled.run import ScheduledRun
 from batchyard.errors import InputError
+from batchyard.sampling.samples import RunningUse
 
 
 class LocalRun(ScheduledRun):
@@ -95,6 +96,12 @@ class LocalRun(ScheduledRun):
             for planned in [self._plan.jobs[number]]
             if planned.step in steps and child < planned.size
         ]
+
+    def running_uses(self) -> Sequence[RunningUse]:
+        # The file of a process that died is left over.
+        if self.holder is None:
+            return []
+        return running_use.read(self._folder.running_use)
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False

@@ -27,6 +27,8 @@ class LocalSettings:
     #: Amounts of the capacity that the user has limited ("vcpus", "memory_mib"): `scale` raises
     #: only the others.
     limited: tuple[str, ...] = ()
+    #: Whether samples are taken of what children use.
+    is_sampled: bool = True
 
 
 def new_token() -> str:

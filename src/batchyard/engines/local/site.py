@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchyard import command_lengths
 from batchyard.batch.jobs import Resources
@@ -14,7 +16,6 @@ from batchyard.embedded import children, machine
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.memory_use import MemoryUse
 from batchyard.embedded.processes import ProcessRunner
-from batchyard.embedded.runner import Runner
 from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import JobRow, Store
 from batchyard.engines.base import RunRecord
@@ -24,6 +25,13 @@ from batchyard.engines.scheduled.execution import JobShape
 from batchyard.errors import from_os_error
 from batchyard.folder import RunFolder
 from batchyard.plan import PlannedJob
+
+if TYPE_CHECKING:
+    from batchyard.embedded.containers import ContainerRunner
+    from batchyard.embedded.sampled_attempts import AttemptSampler
+
+#: A run that ends before that loads nothing that takes samples.
+_SAMPLES_AFTER_S = 1.0
 
 
 class LocalSite:
@@ -48,6 +56,8 @@ class LocalSite:
         self._memory_use = MemoryUse(store.value("memory_use"))
         self.starts_series = settings.runner == "process"
         self.runner = _make_runner(settings, spawner, record.folder, environ, self._memory_use)
+        self._began_s = time.monotonic()
+        self._sampler: AttemptSampler | None = None
 
     @property
     def capacity(self) -> Resources:
@@ -88,16 +98,28 @@ class LocalSite:
         )
 
     def tick(self, scheduler: Scheduler) -> None:
-        """Follow requests of `scale`, and store memory use."""
+        """Follow requests of `scale`, store memory use, and begin to take samples."""
         self._step_limits.apply_requests(scheduler, children.ENVIRONMENT_NAME)
         if self._memory_use.has_changed:
             self._memory_use.has_changed = False
             self._store.commit(values=[("memory_use", self._memory_use.to_text())])
+        if self._sampler is None and self._settings.is_sampled:
+            self._begin_sampling()
+
+    def _begin_sampling(self) -> None:
+        if time.monotonic() - self._began_s < _SAMPLES_AFTER_S:
+            return
+        from batchyard.embedded.sampled_attempts import AttemptSampler
+
+        self._sampler = AttemptSampler(self.runner, self._folder.running_use)
+        self._sampler.start()
 
     def finish(self) -> None:
         """Do nothing: processes of an earlier engine were ended at the start."""
 
     def close(self) -> None:
+        if self._sampler is not None:
+            self._sampler.close()
         self.runner.close()
         self.logs.close()
 
@@ -141,7 +163,7 @@ def _make_runner(
     folder: RunFolder,
     environ: Mapping[str, str],
     memory_use: MemoryUse,
-) -> Runner:
+) -> ProcessRunner | ContainerRunner:
     if settings.runner == "docker":
         from batchyard.embedded import containers, docker
 

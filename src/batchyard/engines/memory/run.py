@@ -32,6 +32,7 @@ from batchyard.engines.base import (
 from batchyard.engines.memory.simulation import MemorySettings, Simulation
 from batchyard.errors import InputError, OperationalError
 from batchyard.plan import Plan
+from batchyard.sampling.samples import RunningUse, SampledUse
 
 
 class Simulations(Protocol):
@@ -139,6 +140,12 @@ class MemoryRun:
     def running_children(self, jobs: Sequence[JobDetail]) -> list[tuple[str, int]]:
         steps = {job.step for job in jobs}
         return [child for child in self._simulation.running_children if child[0] in steps]
+
+    def running_uses(self) -> Sequence[RunningUse]:
+        return ()
+
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledUse]:
+        return {}
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False

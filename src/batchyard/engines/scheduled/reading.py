@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from batchyard import shard
 from batchyard.batch.jobs import JobState
-from batchyard.embedded.store import AttemptRow, JobRow
+from batchyard.embedded.store import AttemptRow, JobRow, UseRow
 from batchyard.engines.base import AttemptDetail, CommandCounts, JobDetail
 from batchyard.plan import PlannedJob
+from batchyard.sampling.samples import SampledUse
 
 
 def job_detail(row: JobRow, planned: PlannedJob, *, records_commands: bool) -> JobDetail:
@@ -55,7 +57,9 @@ def _count_shares(total: int, indices: tuple[int, ...], step_size: int, share_ou
     return sum(len(shard.commands_of(total, index, step_size, share_out)) for index in indices)
 
 
-def attempt_detail(row: AttemptRow, job_id: str, planned: PlannedJob) -> AttemptDetail:
+def attempt_detail(
+    row: AttemptRow, job_id: str, planned: PlannedJob, use: SampledUse | None = None
+) -> AttemptDetail:
     return AttemptDetail(
         job_id=job_id,
         step=planned.step,
@@ -72,7 +76,22 @@ def attempt_detail(row: AttemptRow, job_id: str, planned: PlannedJob) -> Attempt
         max_rss_kib=row.max_rss_kib,
         gpus=tuple(int(gpu) for gpu in row.gpus.split(",") if gpu),
         host=row.place,
+        use=use,
     )
+
+
+def join_uses(
+    rows: Iterable[AttemptRow], uses: Iterable[UseRow]
+) -> Iterator[tuple[AttemptRow, SampledUse | None]]:
+    """Return each attempt with its use. Both are sorted by child and attempt."""
+    remaining = iter(uses)
+    next_use = next(remaining, None)
+    for row in rows:
+        key = (row.child, row.attempt)
+        while next_use is not None and (next_use.child, next_use.attempt) < key:
+            next_use = next(remaining, None)
+        is_same = next_use is not None and (next_use.child, next_use.attempt) == key
+        yield row, next_use.use if next_use is not None and is_same else None
 
 
 def child_of(planned: PlannedJob, index: int) -> int | None:

@@ -31,6 +31,7 @@ from batchyard.engines.base import (
 from batchyard.engines.scheduled import reading
 from batchyard.errors import InputError, OperationalError, RunLockedError
 from batchyard.plan import Plan, PlannedJob
+from batchyard.sampling.samples import RunningUse, SampledUse
 
 #: Time that a busy machine may take to stop a run, beyond the grace period.
 _STOP_SLACK_S = 30.0
@@ -214,14 +215,22 @@ class ScheduledRun:
             child = None if index is None else reading.child_of(planned, index)
             if row.id not in job_ids or (index is not None and child is None):
                 continue
-            for attempt in self._store.attempts(
+            rows = self._store.attempts(
                 row.number, child=child, state=state, started_only=failed_only, since_ms=since_ms
-            ):
-                yield reading.attempt_detail(attempt, row.id, planned)
+            )
+            for attempt, use in reading.join_uses(rows, self._store.uses(row.number, child=child)):
+                yield reading.attempt_detail(attempt, row.id, planned, use)
 
     def running_children(self, jobs: Sequence[JobDetail]) -> list[tuple[str, int]] | None:
         """See the contract. Attempts are recorded when they have ended."""
         return None
+
+    def running_uses(self) -> Sequence[RunningUse]:
+        return ()
+
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledUse]:
+        uses = self._store.total_uses()
+        return {row.step: uses[row.number] for row in self._store.jobs() if row.number in uses}
 
     @property
     def job_ids(self) -> list[str]:

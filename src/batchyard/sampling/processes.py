@@ -1,0 +1,227 @@
+"""CPU time and memory of children, from /proc and from the cgroups of containers. Linux only.
+
+One pass reads a small file for each process of the machine, and another one for each process of a
+child. Parsing is separate from reading, for the tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+#: Returns the content of a file; empty if it cannot be read, as for a process that has ended.
+Read = Callable[[str], bytes]
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_READ_BYTES = 8192
+_CGROUPS = "/sys/fs/cgroup"
+_MAX_SEARCHES = 3
+
+
+class ProcessUse(NamedTuple):
+    """What all processes of a child use together."""
+
+    #: CPU time so far, that of ended processes for which a living one has waited included.
+    cpu_s: float
+    memory_kib: int
+
+
+class Process(NamedTuple):
+    """A line of /proc/<pid>/stat."""
+
+    parent: int
+    session: int
+    #: CPU time of the process, and of the processes that it has waited for.
+    ticks: int
+
+
+def read_file(path: str) -> bytes:
+    """Return the first bytes of a file; empty if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, _READ_BYTES)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def list_names(folder: str) -> list[str]:
+    """Return the names in a folder; none if it cannot be read."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+def measure_processes(
+    leaders: Iterable[int],
+    read: Read = read_file,
+    list_folder: Callable[[str], Sequence[str]] = list_names,
+) -> dict[int, ProcessUse]:
+    """Return what each leader uses, with the processes of its session and all descendants.
+
+    A leader that has ended is left out.
+    """
+    pids = [int(name) for name in list_folder("/proc") if name.isdigit()]
+    processes = {
+        pid: process
+        for pid in pids
+        if (process := parse_stat(read(f"/proc/{pid}/stat"))) is not None
+    }
+    families = group_by_leader(leaders, processes)
+    return {
+        leader: ProcessUse(
+            sum(processes[pid].ticks for pid in family) / _TICKS_PER_S,
+            add_memory(parse_memory_kib(read(f"/proc/{pid}/status")) for pid in family),
+        )
+        for leader, family in families.items()
+    }
+
+
+def parse_stat(stat: bytes) -> Process | None:
+    """Return the process of a text of /proc/<pid>/stat; None if it is no such text."""
+    # The program's name in brackets may itself have brackets and spaces.
+    fields = stat.rpartition(b")")[2].split()
+    if len(fields) < 15:
+        return None
+    return Process(int(fields[1]), int(fields[3]), sum(map(int, fields[11:15])))
+
+
+def group_by_leader(
+    leaders: Iterable[int], processes: Mapping[int, Process]
+) -> dict[int, list[int]]:
+    """Return leader -> its processes. A process belongs to its session's leader, or an ancestor."""
+    families: dict[int, list[int]] = {pid: [] for pid in leaders if pid in processes}
+    owners: dict[int, int | None] = {pid: pid for pid in families}
+    for pid in processes:
+        owner = _find_owner(pid, processes, owners)
+        if owner is not None:
+            families[owner].append(pid)
+    return families
+
+
+def _find_owner(
+    pid: int, processes: Mapping[int, Process], owners: dict[int, int | None]
+) -> int | None:
+    """Return the leader of a process, and note it for all processes on the way up to it."""
+    chain = []
+    owner: int | None = None
+    while (process := processes.get(pid)) is not None:
+        if pid in owners:
+            owner = owners[pid]
+            break
+        chain.append(pid)
+        # While /proc was read, a number may have got another process: no circle is followed.
+        owners[pid] = None
+        if owners.get(process.session) == process.session:
+            owner = process.session
+            break
+        pid = process.parent
+    owners.update(dict.fromkeys(chain, owner))
+    return owner
+
+
+def parse_memory_kib(status: bytes) -> tuple[int, int]:
+    """Return the memory of a process without files: its own, and what it shares with others."""
+    own = shared = 0
+    for line in status.splitlines():
+        if line.startswith(b"RssAnon:"):
+            own = int(line.split()[1])
+        elif line.startswith(b"RssShmem:"):
+            shared = int(line.split()[1])
+            break
+    return own, shared
+
+
+def add_memory(memory_kib: Iterable[tuple[int, int]]) -> int:
+    """Return the memory of several processes together. Shared memory is taken to be the same."""
+    own_kib, largest_shared_kib = 0, 0
+    for own, shared in memory_kib:
+        own_kib += own
+        largest_shared_kib = max(largest_shared_kib, shared)
+    return own_kib + largest_shared_kib
+
+
+# -- containers ------------------------------------------------------------------------------------
+
+
+class ContainerCgroups:
+    """The cgroups of containers of this machine, found by the ids of the containers.
+
+    The path depends on Docker's cgroup driver, on systemd and on the version of cgroups, so it is
+    searched for once. Containers of an engine on another machine, or in another namespace of
+    cgroups, have none here.
+    """
+
+    def __init__(
+        self,
+        read: Read = read_file,
+        list_folders: Callable[[str], Iterable[str]] | None = None,
+        root: str = _CGROUPS,
+    ) -> None:
+        """``list_folders``: the paths of all folders below a folder."""
+        self._read = read
+        self._list_folders = list_folders or _walk_folders
+        self._root = root
+        #: Paths with the place of an id, by which the cgroups of a container are found.
+        self._patterns: tuple[str, ...] = ()
+        self._searches_left = _MAX_SEARCHES
+
+    def measure(self, container_id: str) -> ProcessUse | None:
+        """Return what a container uses; None if its cgroup is not found."""
+        if not self._patterns and self._searches_left:
+            # A container that has just ended has no cgroup any more.
+            self._searches_left -= 1
+            paths = [path for path in self._list_folders(self._root) if container_id in path]
+            patterns = {path.replace(container_id, "{id}") for path in paths}
+            # Without the folders that a container has made below its own one.
+            self._patterns = tuple(path for path in patterns if "{id}" in path.rpartition("/")[2])
+        folders = [pattern.replace("{id}", container_id) for pattern in self._patterns]
+        cpu_s = memory_kib = None
+        for folder in folders:
+            texts = {name: self._read(f"{folder}/{name}") for name in _CGROUP_FILES}
+            cpu_s = parse_cgroup_cpu_s(texts) if cpu_s is None else cpu_s
+            memory_kib = parse_cgroup_memory_kib(texts) if memory_kib is None else memory_kib
+        if cpu_s is None and memory_kib is None:
+            return None
+        return ProcessUse(cpu_s or 0.0, memory_kib or 0)
+
+
+_CGROUP_FILES = ("cpu.stat", "cpuacct.usage", "memory.stat")
+
+
+def parse_cgroup_cpu_s(texts: Mapping[str, bytes]) -> float | None:
+    """Return the CPU time of a cgroup, version 2 or 1; None if the files have none."""
+    usage_us = _parse_lines(texts["cpu.stat"]).get("usage_usec")
+    if usage_us is not None:
+        return usage_us / 1e6
+    usage_ns = texts["cpuacct.usage"].strip()
+    return int(usage_ns) / 1e9 if usage_ns.isdigit() else None
+
+
+def parse_cgroup_memory_kib(texts: Mapping[str, bytes]) -> int | None:
+    """Return the memory of a cgroup without files, version 2 or 1; None if the files have none."""
+    amounts = _parse_lines(texts["memory.stat"])
+    if "anon" in amounts:
+        return (amounts["anon"] + amounts.get("shmem", 0)) // 1024
+    if "total_rss" in amounts:
+        return (amounts["total_rss"] + amounts.get("total_shmem", 0)) // 1024
+    return None
+
+
+def _parse_lines(text: bytes) -> dict[str, int]:
+    pairs = (line.split() for line in text.decode(errors="replace").splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _walk_folders(root: str) -> Iterable[str]:
+    for folder, _, _ in os.walk(root):
+        yield folder
