@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.blocks import DispatchOrder, cut_blocks
+from batchyard.sampling.samples import SampledUse
 from batchyard.worker.lease_protocol import (
     Claiming,
     Entry,
@@ -38,6 +39,13 @@ RECORDS = st.builds(
     *(COUNTS, st.integers(0, 255), COUNTS, COUNTS),
     *(SECONDS, SECONDS, SECONDS),
     *(COUNTS, st.booleans(), COUNTS),
+    st.sampled_from(
+        [
+            None,
+            SampledUse(3, 6.0, 1.5, 2.0, 2048),
+            SampledUse(3, 6.0, 1.5, 2.0, 2048, 50.5, 99, 1000, 16384),
+        ]
+    ),
 )
 LEASES = st.builds(
     Lease,
@@ -56,6 +64,12 @@ def test_a_lease_is_read_as_it_was_written_and_its_size_is_its_state(lease: Leas
     data = encode(lease)
     assert decode(data) == lease
     assert state_of_size(len(data)) is lease.state
+
+
+def test_a_record_of_a_short_command_is_as_older_workers_wrote_it() -> None:
+    record = Record(7, 0, 1, 1000, 0.5, 0.25, 0.125, 64, False, 1)
+    lease = Lease((Owner("job", 0, 1),), records=(record,))
+    assert b'"records":[[7,0,1,1000,0.5,0.25,0.125,64,false,1]]' in encode(lease)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"null", b'{"format":2}', b"\xff"])

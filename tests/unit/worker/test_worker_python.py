@@ -45,6 +45,11 @@ def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() 
         for name in loaded
         if name.startswith("batchyard.") and not name.startswith("batchyard.worker")
     }
-    shared = ("blocks", "shard", "child_patterns", "s3_layout")
+    shared = (
+        *("blocks", "shard", "child_patterns", "s3_layout"),
+        *("sampling", "sampling.samples", "sampling.processes", "sampling.sampler"),
+        "sampling.gpu_devices",
+    )
     assert ours == {f"batchyard.{name}" for name in shared}
+    assert "ctypes" not in loaded
     assert "boto3" not in loaded
