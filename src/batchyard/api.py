@@ -290,7 +290,11 @@ class Pipeline:
             loaded_engine = _load_engine(engine)
             prepared = operations.prepare(loaded_engine, request)
             cost = plan_cost.cost_of_prepared(
-                prepared, request.home, loaded_engine.name, expect_s=expect_s
+                prepared,
+                request.home,
+                loaded_engine.name,
+                expect_s=expect_s,
+                max_cost_usd=self.model.max_cost_usd,
             )
             if cost is not None:
                 return cost.to_json()

@@ -211,6 +211,8 @@ class Preview:
     command_counts: Mapping[str, int] = field(default_factory=dict)
     #: The run as its engine has prepared it; None if this machine refuses it.
     prepared: PreparedRun | None = None
+    #: The most that the run may cost; None for no limit.
+    max_cost_usd: float | None = None
 
     def to_json(self, engine: str, *, with_commands: bool = False) -> dict[str, Any]:
         """Return the JSON of `batchyard plan --json`; ``engine`` is the engine's name."""
@@ -257,6 +259,7 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
         expectations,
         planned_commands.of_new_run(prepared.plan, claims=engine.claims_commands),
         prepared=prepared,
+        max_cost_usd=request.max_cost_usd or request.pipeline.max_cost_usd,
     )
 
 
@@ -277,6 +280,7 @@ def preview_retry(old: RunRecord, request: RetryRequest | None = None) -> Previe
         commands=commands,
         command_counts=counts,
         prepared=prepared,
+        max_cost_usd=request.max_cost_usd or (old.cap.usd if old.cap else None),
     )
 
 

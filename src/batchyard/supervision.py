@@ -12,13 +12,24 @@ from collections.abc import Callable, Iterator, Sequence
 
 from batchyard import cost_cap
 from batchyard.batch.jobs import JobState
-from batchyard.cost_cap import Cap, CapAction, Decision
-from batchyard.engines.base import JobDetail, Overview, RunEngine, RunRecord, Say
+from batchyard.cost_cap import CapAction, Decision
+from batchyard.engines.base import (
+    Backoff,
+    JobDetail,
+    Overview,
+    Polling,
+    RunEngine,
+    RunRecord,
+    Say,
+)
 from batchyard.errors import OperationalError
 from batchyard.units import format_duration
 
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)
 _ENDED = (JobState.SUCCEEDED, JobState.FAILED)
+_WAITING = (JobState.SUBMITTED, JobState.PENDING, JobState.RUNNABLE)
+#: Between two looks at a run that is held: only a child that is tried again could start.
+_HELD_POLLING = Polling(cost_cap.MIN_LOOK_S, 30.0)
 _HOUR_S = 3600
 
 
@@ -75,6 +86,11 @@ class Supervisor:
         self._patience = None if self._wait_s is None else SpotPatience(self._wait_s)
         self._next_look_s = -math.inf
         self._said: set[CapAction] = set()
+        #: What was decided at the cap; None before it. It is never taken back.
+        self._last_decision: Decision | None = None
+        #: Children by state of each job, when the run was held with success.
+        self._held_counts: list[tuple[int, ...]] | None = None
+        self._backoff = Backoff(_HELD_POLLING)
 
     def __call__(self, overview: Overview) -> float:
         """Do what the rules ask for. Returns the seconds until the next look, at the latest."""
@@ -94,6 +110,8 @@ class Supervisor:
         cap, now_s = self._record.cap, self._clock()
         if cap is None:
             return math.inf
+        if self._last_decision is not None:
+            return self._keep_held(self._last_decision, overview)
         if now_s < self._next_look_s:
             return self._next_look_s - now_s
         cost_usd = self._find_cost()
@@ -101,27 +119,37 @@ class Supervisor:
             return math.inf
         decision = cost_cap.decide(cap, cost_usd)
         self._next_look_s = now_s + decision.look_s
-        self._carry_out(decision, cap, cost_usd, overview)
-        return decision.look_s
+        if decision.action is CapAction.WARN:
+            text = f"warning: the run has cost ${cost_usd:.4f} of max_cost ${cap.usd:g}"
+            self._say_once(decision.action, text)
+        if decision.action not in (CapAction.HOLD, CapAction.STOP):
+            return decision.look_s
+        self._last_decision = decision
+        return self._keep_held(decision, overview)
 
-    def _carry_out(self, decision: Decision, cap: Cap, cost_usd: float, overview: Overview) -> None:
-        action = decision.action
-        if action is CapAction.WARN:
-            self._say_once(
-                action, f"warning: the run has cost ${cost_usd:.4f} of max_cost ${cap.usd:g}"
-            )
-        elif action in (CapAction.HOLD, CapAction.STOP):
-            is_stop = action is CapAction.STOP
-            effect = "the run is stopped" if is_stop else "children that run go on"
-            self._say_once(action, f"{decision.reason}; {effect}")
-            try:
-                # The record of it first, so that the reason is shown.
-                self._engine.hold(decision.reason)
-                if is_stop:
-                    self._engine.stop([job.id for job in overview.jobs], decision.reason)
-            except OperationalError as exc:
-                # The cap must be kept on being watched: the next look does it again.
-                self._say(f"warning: {exc.message}; it is tried again")
+    def _keep_held(self, decision: Decision, overview: Overview) -> float:
+        """Let nothing more start; again if children have ended, and others wait to start."""
+        counts = [job.counts for job in overview.jobs]
+        has_waiting = any(job.count(*_WAITING) for job in overview.jobs)
+        if self._held_counts is None or (counts != self._held_counts and has_waiting):
+            self._held_counts = counts if self._carry_out(decision, overview) else None
+        return self._backoff.next_delay_s(counts)
+
+    def _carry_out(self, decision: Decision, overview: Overview) -> bool:
+        """Hold or stop the run; return whether that was possible."""
+        is_stop = decision.action is CapAction.STOP
+        effect = "the run is stopped" if is_stop else "children that run go on"
+        self._say_once(decision.action, f"{decision.reason}; {effect}")
+        try:
+            # The record of it first, so that the reason is shown.
+            self._engine.hold(decision.reason)
+            if is_stop:
+                self._engine.stop([job.id for job in overview.jobs], decision.reason)
+        except OperationalError as exc:
+            # The cap must be kept on being watched: the next look does it again.
+            self._say(f"warning: {exc.message}; it is tried again")
+            return False
+        return True
 
     def _say_once(self, action: CapAction, text: str) -> None:
         if action not in self._said:

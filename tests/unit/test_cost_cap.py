@@ -12,8 +12,9 @@ import pytest
 from batchyard import cfn_yaml, engines, operations
 from batchyard import plan as planning
 from batchyard.aws import cap_keeper
+from batchyard.batch.jobs import JobState
 from batchyard.cost_cap import MAX_LOOK_S, MIN_LOOK_S, Cap, CapAction, decide
-from batchyard.engines.base import Offer, Overview, RunRecord, RunRequest, RunState
+from batchyard.engines.base import JobDetail, Offer, Overview, RunRecord, RunRequest, RunState
 from batchyard.errors import InputError, OperationalError
 from batchyard.folder import RunFolder
 from batchyard.infra import inline, read_template
@@ -167,7 +168,7 @@ class UnwillingEngine(HeldEngine):
             raise OperationalError("could not stop all jobs")
 
 
-@pytest.mark.parametrize(("stops", "calls"), [(False, ["hold", "hold"]), (True, ["hold", "stop"])])
+@pytest.mark.parametrize(("stops", "calls"), [(False, ["hold"]), (True, ["hold", "stop"])])
 def test_a_supervisor_warns_once_and_then_holds(stops: bool, calls: list[str]) -> None:
     engine, notes = HeldEngine(), list[str]()
     now_s, cost_usd = [0.0], [0.1]
@@ -197,9 +198,8 @@ def test_a_supervisor_warns_once_and_then_holds(stops: bool, calls: list[str]) -
     assert notes == ["warning: the run has cost $0.8500 of max_cost $1"]
     now_s[0], cost_usd[0] = 300, 0.999
     assert supervise(overview) == MIN_LOOK_S
-    if not stops:
-        now_s[0] = 310
-        supervise(overview)
+    now_s[0] = 310
+    supervise(overview)
     assert [name for name, _ in engine.calls] == calls
     assert len(notes) == 2 and "max_cost is $1: nothing more starts" in notes[1]
 
@@ -221,6 +221,48 @@ def test_a_cap_that_could_not_be_kept_at_once_is_tried_again() -> None:
     now_s[0] = 60.0
     supervise(overview)
     assert [name for name, _ in engine.calls] == ["hold", "hold"]
+
+
+def array(*, runnable: int = 0, running: int = 0, ended: int = 0) -> JobDetail:
+    by_state = {
+        JobState.RUNNABLE: runnable,
+        JobState.RUNNING: running,
+        JobState.SUCCEEDED: ended,
+    }
+    counts = tuple(by_state.get(state, 0) for state in JobState)
+    return JobDetail("j", "a", JobState.PENDING, "", sum(counts), counts, 0, 0, None, None)
+
+
+def test_a_held_run_is_looked_at_less_and_less_until_a_child_may_start_again() -> None:
+    engine, looks = HeldEngine(), [0]
+    record = RunRecord(
+        RunFolder(Path("p-20250131-abcdef")),
+        Plan("p", ()),
+        engines.load("memory"),
+        settings=None,
+        created_ms=0,
+        cap=Cap(1.0, False, MILLI),
+    )
+
+    def find_cost() -> float:
+        looks[0] += 1
+        return 2.0
+
+    supervise = Supervisor(record, engine, lambda text: None, lambda: 0.0, find_cost)  # type: ignore[arg-type]
+
+    def look(**counts: int) -> float:
+        return supervise(Overview(RunState.RUNNING, (array(**counts),), None, None))
+
+    pauses = [look(running=4) for _ in range(10)]
+    assert pauses[0] == MIN_LOOK_S and pauses[-1] == 30.0 and pauses == sorted(pauses)
+    # The cost cannot fall below the cap: nobody asks for it again.
+    assert looks == [1] and len(engine.calls) == 1
+    # A child has ended, and no other waits.
+    assert look(running=3, ended=1) == MIN_LOOK_S and len(engine.calls) == 1
+    # One is tried again: it must not start.
+    assert look(runnable=1, running=2, ended=1) == MIN_LOOK_S and len(engine.calls) == 2
+    look(runnable=1, running=2, ended=1)
+    assert len(engine.calls) == 2 and looks == [1]
 
 
 def test_a_cap_of_a_run_here_has_no_effect_and_says_so(tmp_path: Path) -> None:

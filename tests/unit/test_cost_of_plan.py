@@ -11,7 +11,8 @@ import pytest
 from batchyard import engines, operations
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState, Resources
-from batchyard.cli.render_cost import estimate_line
+from batchyard.cli.render_cost import estimate_line, estimate_lines
+from batchyard.cost.caps import make_cap
 from batchyard.cost.estimate import (
     Range,
     Spread,
@@ -20,7 +21,7 @@ from batchyard.cost.estimate import (
     measure_spread,
 )
 from batchyard.cost.estimate import Work as EstimatedWork
-from batchyard.cost.plan_cost import cost_of_plan, cost_of_prepared, find_spreads
+from batchyard.cost.plan_cost import CapFit, cost_of_plan, cost_of_prepared, find_spreads
 from batchyard.embedded.store import AttemptRow, Store
 from batchyard.engines.base import HostChoice, Offer, PreparedRun, RunRequest
 from batchyard.environments import Environment
@@ -126,6 +127,35 @@ def test_without_any_time_an_hour_of_the_fleet_is_priced(tmp_path: Path) -> None
     assert cost is not None and cost.spot_usd is None and cost.on_demand_usd is None
     assert cost.fleet_on_demand_usd_h == Range(pytest.approx(2 * 0.384), pytest.approx(4 * 0.192))
     assert "unknown for a; an hour of the fleet at full size: $" in estimate_line(cost)
+
+
+@pytest.mark.parametrize(
+    ("expect_s", "usd", "fit", "sentence"),
+    [
+        (600, 0.3, CapFit.TOO_LOW, "max_cost $0.3 is below the low estimate: `run` refuses it"),
+        (600, 3, CapFit.MAY_BE_REACHED, "max_cost $3 is inside the estimate: the run may be held"),
+        (600, 50, CapFit.ABOVE_ESTIMATE, "max_cost $50 is above the estimate"),
+        (None, 50, CapFit.UNKNOWN, "max_cost $50 is not compared: the estimate is not known"),
+    ],
+)
+def test_a_plan_compares_the_cap_with_the_estimate(
+    tmp_path: Path, expect_s: int | None, usd: float, fit: CapFit, sentence: str
+) -> None:
+    step = Step("a", "true", array=64, cpus=4, memory_mib=4096, expect_s=expect_s)
+    run = prepared(make_plan(tmp_path, step), HostChoice(("m5.xlarge",), 16))
+    cost = cost_of_prepared(run, tmp_path, "local", NoAws(), max_cost_usd=usd)
+    assert cost is not None and cost.cap_fit is fit
+    assert sentence in estimate_line(cost) and sentence in "\n".join(estimate_lines(cost))
+    assert (cost.to_json()["max_cost_usd"], cost.to_json()["max_cost_is"]) == (usd, fit)
+
+
+def test_a_cap_that_would_let_nothing_start_is_refused(tmp_path: Path) -> None:
+    step = Step("a", "true", array=64, cpus=4, memory_mib=4096)
+    run = prepared(make_plan(tmp_path, step), HostChoice(("m5.xlarge",), 256))
+    # 64 hosts for 64 s cost $0.22.
+    with pytest.raises(InputError, match=r"\$12.29 an hour: .* nothing could start"):
+        make_cap(run, tmp_path, "local", 0.2, prices=NoAws())
+    assert make_cap(run, tmp_path, "local", 0.3, prices=NoAws()).usd == 0.3
 
 
 def test_a_run_that_costs_nothing_has_no_estimate(tmp_path: Path) -> None:

@@ -236,28 +236,26 @@ def engine_flags(function: F) -> F:
     return function
 
 
+def max_cost_flag(function: F) -> F:
+    return click.option(
+        "--max-cost",
+        callback=_read_usd,
+        metavar="USD",
+        help="On AWS: the most that the run may cost, in US dollars, like 20"
+        " (default: `max_cost` in the file).",
+    )(function)
+
+
 def cap_flags(function: F) -> F:
     """Add --max-cost and --max-cost-action."""
-    for option in reversed(
-        [
-            click.option(
-                "--max-cost",
-                callback=_read_usd,
-                metavar="USD",
-                help="AWS Batch only: the most that the run may cost, in US dollars, like 20"
-                " (default: `max_cost` in the file).",
-            ),
-            click.option(
-                "--max-cost-action",
-                type=click.Choice(["hold", "stop"]),
-                default="hold",
-                show_default=True,
-                help="At --max-cost, hold: nothing more starts; stop: running children end, too.",
-            ),
-        ]
-    ):
-        function = option(function)
-    return function
+    action = click.option(
+        "--max-cost-action",
+        type=click.Choice(["hold", "stop"]),
+        default="hold",
+        show_default=True,
+        help="At --max-cost, hold: nothing more starts; stop: running children end, too.",
+    )
+    return max_cost_flag(action(function))
 
 
 def _read_usd(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _RUN_FLAGS = frozenset(
     "retry resume commands reasons with_cost expect_s advise env home as_json".split()
 ) | {"profile", "region"}
-_RETRY_FLAGS = frozenset(("limit_cpus", "limit_memory", "workspace", "on_demand"))
+_RETRY_FLAGS = frozenset(("limit_cpus", "limit_memory", "workspace", "on_demand", "max_cost"))
 
 
 @click.command(
@@ -70,6 +70,7 @@ _RETRY_FLAGS = frozenset(("limit_cpus", "limit_memory", "workspace", "on_demand"
     help="Show what each step used in earlier runs, what it needs, and which instance types fit.",
 )
 @pipelines.engine_flags
+@pipelines.max_cost_flag
 @pipelines.pipeline_flags
 @home_option_for(
     "The .batchyard folder with the runs and environments (default: $BATCHYARD_HOME, or the one"
@@ -87,8 +88,6 @@ def command(
     advise: bool,
     engine: str,
     env: str | None,
-    on_demand: bool,
-    spot: bool,
     home: str | None,
     as_json: bool,
     **flags: Any,
@@ -106,35 +105,46 @@ def command(
             "what is to be planned?", hint="give one of FILE, --retry RUN and --resume RUN"
         )
     if file is not None:
-        flags |= {"on_demand": on_demand, "spot": spot}
-        preview, runs_home = _preview_file(file, engine, env, home, flags)
+        subject = _preview_file(file, engine, env, home, flags)
     else:
-        _refuse_file_flags("--resume" if retry is None else "--retry")
-        record = find_run(home, str(resume if retry is None else retry), env)
-        runs_home = record.home
-        engine = record.engine.name
-        preview = (
-            operations.preview_resume(record)
-            if retry is None
-            else operations.preview_retry(record, _read_changes(on_demand, flags))
-        )
+        subject = _preview_run(retry, resume, env, home, flags)
+    cost = _estimate_cost(subject, expect_s, with_cost)
+    advice = _find_advice(subject.preview, subject.home) if advise else None
     with_commands = commands or reasons
-    cost = _estimate_cost(preview, engine, runs_home, expect_s, with_cost)
-    advice = _find_advice(preview, runs_home) if advise else None
     if as_json:
-        document = preview.to_json(engine, with_commands=with_commands)
+        document = subject.preview.to_json(subject.engine, with_commands=with_commands)
         document |= {"cost": cost.to_json()} if cost else {}
         print_json(document | ({"advice": advice.to_json()} if advice else {}))
     else:
-        _print(preview, with_commands=with_commands, with_reasons=reasons)
-        if cost:
-            lines = render_cost.estimate_lines(cost) if with_cost else []
-            click.echo("\n".join(["", *(lines or [render_cost.estimate_line(cost)])]))
-        if advice:
-            click.echo("\n".join(["", *render_cost.advice_lines(advice)]))
-    for note in preview.notes:
+        _print(subject.preview, with_commands=with_commands, with_reasons=reasons)
+        _print_cost(cost, advice, with_cost=with_cost)
+    for note in subject.preview.notes:
         click.echo(f"note: {note}", err=True)
     return 0
+
+
+class _Subject(NamedTuple):
+    """What is planned: a new run, a retry or a resume."""
+
+    preview: Preview
+    #: The name of the engine.
+    engine: str
+    #: The folder with the earlier runs.
+    home: Path
+
+
+def _preview_run(
+    retry: str | None, resume: str | None, env: str | None, home: str | None, flags: Any
+) -> _Subject:
+    """Return what `retry` or `resume` would do; one of both is named."""
+    _refuse_file_flags("--resume" if retry is None else "--retry")
+    record = find_run(home, str(resume if retry is None else retry), env)
+    preview = (
+        operations.preview_resume(record)
+        if retry is None
+        else operations.preview_retry(record, _read_changes(flags))
+    )
+    return _Subject(preview, record.engine.name, record.home)
 
 
 def _refuse_file_flags(instead: str) -> None:
@@ -153,18 +163,19 @@ def _refuse_file_flags(instead: str) -> None:
         )
 
 
-def _read_changes(on_demand: bool, flags: Mapping[str, Any]) -> RetryRequest:
+def _read_changes(flags: Mapping[str, Any]) -> RetryRequest:
     return RetryRequest(
         cpus=flags["limit_cpus"],
         memory_mib=flags["limit_memory"],
-        on_demand=on_demand,
+        on_demand=flags["on_demand"],
         workspace=flags["workspace"],
+        max_cost_usd=flags["max_cost"],
     )
 
 
 def _preview_file(
     file: str, engine: str, env: str | None, home: str | None, flags: Any
-) -> tuple[Preview, Path]:
+) -> _Subject:
     source = pipelines.load_source(file, flags)
     pipelines.print_source_notes(source)
     request = RunRequest(
@@ -175,19 +186,21 @@ def _preview_file(
         environment=env,
         on_demand=flags["on_demand"],
         spot=flags["spot"],
+        max_cost_usd=flags["max_cost"],
     )
-    return operations.preview(engines.load(engine), request), request.home
+    return _Subject(operations.preview(engines.load(engine), request), engine, request.home)
 
 
-def _estimate_cost(
-    preview: Preview, engine: str, home: Path, expect_s: int | None, with_cost: bool
-) -> PlanCost | None:
+def _estimate_cost(subject: _Subject, expect_s: int | None, with_cost: bool) -> PlanCost | None:
     """Return the cost on the hosts of the run's queues; with --cost, also of a run without any."""
+    preview, engine, home = subject
     prepared = preview.prepared
     if prepared is not None and prepared.environment is not None:
         from batchyard.cost.plan_cost import cost_of_prepared
 
-        return cost_of_prepared(prepared, home, engine, expect_s=expect_s)
+        return cost_of_prepared(
+            prepared, home, engine, expect_s=expect_s, max_cost_usd=preview.max_cost_usd
+        )
     if not with_cost:
         return None
     from batchyard.cost.market import AwsMarket
@@ -201,6 +214,14 @@ def _find_advice(preview: Preview, home: Path) -> Advice:
     from batchyard.cost.market import AwsMarket
 
     return advice.advise(preview.plan, home, AwsMarket())
+
+
+def _print_cost(cost: PlanCost | None, advice: Advice | None, *, with_cost: bool) -> None:
+    if cost:
+        lines = render_cost.estimate_lines(cost) if with_cost else []
+        click.echo("\n".join(["", *(lines or [render_cost.estimate_line(cost)])]))
+    if advice:
+        click.echo("\n".join(["", *render_cost.advice_lines(advice)]))
 
 
 def _print(preview: Preview, *, with_commands: bool, with_reasons: bool) -> None:

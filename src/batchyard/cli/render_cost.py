@@ -38,6 +38,7 @@ def estimate_lines(cost: PlanCost) -> list[str]:
         "estimated cost on EC2, with boot and idle time of instances:",
         *table(_HEADINGS, [*rows, totals], _NUMBERS),
         *_fleet_lines(cost),
+        *_cap_lines(cost),
         *cost.sources,
     ]
 
@@ -47,14 +48,29 @@ def estimate_line(cost: PlanCost) -> str:
     spot, on_demand = cost.spot_usd, cost.on_demand_usd
     if spot is None and on_demand is None:
         steps = ", ".join(step.step for step in cost.steps if step.spot_usd is None)
-        return "; ".join([f"estimated cost: unknown for {steps}", *_fleet_lines(cost)])
+        parts = [f"estimated cost: unknown for {steps}", *_fleet_lines(cost), *_cap_lines(cost)]
+        return "; ".join(parts)
     reasons = "; ".join(
         f"{step.step}: {_show_spread(step.spread)} a command on {step.offer.type.name}"
         for step in cost.steps
         if step.offer
     )
     amounts = f"{_show_range(spot)} on spot, {_show_range(on_demand)} on demand"
-    return f"estimated cost: {amounts} ({reasons})"
+    return "; ".join([f"estimated cost: {amounts} ({reasons})", *_cap_lines(cost)])
+
+
+def _cap_lines(cost: PlanCost) -> list[str]:
+    if cost.cap_fit is None:
+        return []
+    from batchyard.cost.plan_cost import CapFit
+
+    sentences = {
+        CapFit.TOO_LOW: "is below the low estimate: `run` refuses it",
+        CapFit.MAY_BE_REACHED: "is inside the estimate: the run may be held there",
+        CapFit.ABOVE_ESTIMATE: "is above the estimate",
+        CapFit.UNKNOWN: "is not compared: the estimate is not known",
+    }
+    return [f"max_cost ${cost.max_cost_usd:g} {sentences[cost.cap_fit]}"]
 
 
 def _fleet_lines(cost: PlanCost) -> list[str]:

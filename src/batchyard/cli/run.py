@@ -121,7 +121,7 @@ def command(
     )
     loaded_engine = engines.load(engine)
     prepared = operations.prepare(loaded_engine, request)
-    _print_estimate(prepared, request.home, engine)
+    _print_estimate(prepared, request, engine)
     record, notes = operations.begin(loaded_engine, request, prepared)
     for note in notes:
         click.echo(f"note: {note}", err=True)
@@ -131,7 +131,7 @@ def command(
     return carry_out(record, detach=detach, as_json=as_json)
 
 
-def _print_estimate(prepared: PreparedRun, home: Path, engine: str) -> None:
+def _print_estimate(prepared: PreparedRun, request: RunRequest, engine: str) -> None:
     """Print what the run is likely to cost, if its hosts cost anything."""
     if prepared.environment is None:
         return
@@ -140,7 +140,8 @@ def _print_estimate(prepared: PreparedRun, home: Path, engine: str) -> None:
 
     # A run begins also where nobody knows its cost.
     with suppress(BatchyardError):
-        cost = cost_of_prepared(prepared, home, engine, asks_runs=False)
+        usd = request.max_cost_usd or request.pipeline.max_cost_usd
+        cost = cost_of_prepared(prepared, request.home, engine, asks_runs=False, max_cost_usd=usd)
         if cost is not None and not cost.is_unknown:
             click.echo(f"note: {render_cost.estimate_line(cost)}", err=True)
 

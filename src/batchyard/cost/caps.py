@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from batchyard import ec2_types
+from batchyard import cost_cap, ec2_types
 from batchyard.cost import market
 from batchyard.cost.estimate import children_per_instance
-from batchyard.cost.plan_cost import StepOffers, cost_of_prepared, make_finder
-from batchyard.cost_cap import Cap
+from batchyard.cost.plan_cost import CapFit, StepOffers, cost_of_prepared, make_finder
+from batchyard.cost_cap import Cap, CapAction
 from batchyard.engines.base import PreparedRun
 from batchyard.errors import InputError
 from batchyard.plan import Plan, PlannedJob
@@ -34,15 +34,10 @@ def make_cap(
     if environment is None:
         raise InputError("a run that costs nothing has no cap", hint="leave max_cost out")
     prices = prices or market.AwsMarket(environment.region, environment.profile)
-    estimate = cost_of_prepared(prepared, home, engine, prices, asks_runs=False)
-    lows = [
-        min(usd.low for usd in (step.spot_usd, step.on_demand_usd) if usd is not None)
-        for step in (estimate.steps if estimate else ())
-        if step.spot_usd or step.on_demand_usd
-    ]
-    if sum(lows) > usd:
+    estimate = cost_of_prepared(prepared, home, engine, prices, asks_runs=False, max_cost_usd=usd)
+    if estimate is not None and estimate.cap_fit is CapFit.TOO_LOW:
         raise InputError(
-            f"max_cost is ${usd:g}, and the run is likely to cost ${sum(lows):.2f} or more",
+            f"max_cost is ${usd:g}, and the run is likely to cost ${estimate.low_usd:.2f} or more",
             hint="allow more with --max-cost, or run less of it: --only, --from",
         )
     unknown = [job.step for job in prepared.plan.jobs if not prepared.hosts.get(job.step)]
@@ -52,7 +47,15 @@ def make_cap(
             hint="a cap needs EC2 hosts of known types: those of a queue that AWS Batch manages, "
             "of an Auto Scaling group, or hosts that a cluster has now; leave max_cost out",
         )
-    return find_rates(Cap(usd, stops), prepared.plan, make_finder(prices, prepared.hosts))
+    cap = find_rates(Cap(usd, stops), prepared.plan, make_finder(prices, prepared.hosts))
+    if cost_cap.decide(cap, 0.0).action in (CapAction.HOLD, CapAction.STOP):
+        raise InputError(
+            f"max_cost is ${usd:g}, and with all its children at once the run may cost "
+            f"${cap.rate_usd_h:.2f} an hour: the cap would be reached in the first minute, so that "
+            "nothing could start",
+            hint="allow more with --max-cost, or let fewer children run at once: `max_running`",
+        )
+    return cap
 
 
 def find_rates(cap: Cap, plan: Plan, find: Callable[[PlannedJob], StepOffers]) -> Cap:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,18 @@ class StepEstimate:
         }
 
 
+class CapFit(StrEnum):
+    """How a cap compares with an estimate."""
+
+    #: Even the low estimate is above the cap.
+    TOO_LOW = "too low"
+    #: The cap is inside the estimate.
+    MAY_BE_REACHED = "may be reached"
+    #: The whole estimate is below the cap.
+    ABOVE_ESTIMATE = "above the estimate"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class PlanCost:
     steps: tuple[StepEstimate, ...]
@@ -57,6 +70,8 @@ class PlanCost:
     #: an hour of all hosts that the queues of the run may start, if a step is not known
     fleet_on_demand_usd_h: Range | None = None
     fleet_spot_usd_h: Range | None = None
+    #: the most that the run may cost; None for no limit
+    max_cost_usd: float | None = None
 
     @property
     def on_demand_usd(self) -> Range | None:
@@ -74,11 +89,32 @@ class PlanCost:
         fleet = (self.fleet_on_demand_usd_h, self.fleet_spot_usd_h)
         return not any((*ranges, *fleet))
 
+    @property
+    def low_usd(self) -> float:
+        """Return the least that the steps whose cost is known cost, on either market."""
+        ranges = [(step.spot_usd, step.on_demand_usd) for step in self.steps]
+        return sum(min((usd.low for usd in pair if usd), default=0.0) for pair in ranges)
+
+    @property
+    def cap_fit(self) -> CapFit | None:
+        """Return how the cap compares with the estimate; None without a cap."""
+        if self.max_cost_usd is None:
+            return None
+        if self.low_usd > self.max_cost_usd:
+            return CapFit.TOO_LOW
+        totals = [usd for usd in (self.on_demand_usd, self.spot_usd) if usd is not None]
+        if not totals:
+            return CapFit.UNKNOWN
+        is_above = max(usd.high for usd in totals) <= self.max_cost_usd
+        return CapFit.ABOVE_ESTIMATE if is_above else CapFit.MAY_BE_REACHED
+
     def to_json(self) -> dict[str, Any]:
         return {
             "steps": [step.to_json() for step in self.steps],
             "on_demand_usd": _to_list(self.on_demand_usd),
             "spot_usd": _to_list(self.spot_usd),
+            "max_cost_usd": self.max_cost_usd,
+            "max_cost_is": self.cap_fit,
             "fleet_on_demand_usd_h": _to_list(self.fleet_on_demand_usd_h),
             "fleet_spot_usd_h": _to_list(self.fleet_spot_usd_h),
             "sources": list(self.sources),
@@ -93,20 +129,22 @@ def cost_of_prepared(
     expect_s: float | None = None,
     *,
     asks_runs: bool = True,
+    max_cost_usd: float | None = None,
 ) -> PlanCost | None:
     """Return what a run is likely to cost on the hosts of its queues; None if it costs nothing.
 
     Prices are those of the region of its environment. ``home``: the folder with the earlier runs.
     ``engine``: the name of the engine; its runs tell more about the length of commands than others.
     ``expect_s``: as in ``cost_of_plan``. ``asks_runs`` False: only what this machine has recorded
-    about earlier runs counts.
+    about earlier runs counts. ``max_cost_usd``: the cap of the run.
     """
     environment = prepared.environment
     if environment is None:
         return None
     prices = prices or market.AwsMarket(environment.region, environment.profile)
     spreads = find_spreads(prepared.plan, home, engine, asks=asks_runs)
-    return _estimate(prepared.plan, spreads, prices, expect_s, prepared.hosts)
+    cost = _estimate(prepared.plan, spreads, prices, expect_s, prepared.hosts)
+    return replace(cost, max_cost_usd=max_cost_usd)
 
 
 def cost_of_plan(
