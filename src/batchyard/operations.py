@@ -402,12 +402,18 @@ def prepare_resume(
     return record.engine.prepare_resume(record, request or RetryRequest(), detached=detached)
 
 
-def execute(record: RunRecord, run: RunEngine, watcher: Watcher) -> None:
+def execute(
+    record: RunRecord, run: RunEngine, watcher: Watcher, *, carry_out_old_stops: bool = False
+) -> None:
     """Execute a run in this process, to its end, and keep its rules about costs meanwhile.
 
-    Raises KeyboardInterrupt as ``RunEngine.execute``.
+    ``carry_out_old_stops``, and KeyboardInterrupt: see ``RunEngine.execute``.
     """
-    run.execute(watcher, supervise=Supervisor(record, run, watcher.note))
+    run.execute(
+        watcher,
+        carry_out_old_stops=carry_out_old_stops,
+        supervise=Supervisor(record, run, watcher.note),
+    )
 
 
 def start(record: RunRecord, say: Say = say_nothing) -> None:

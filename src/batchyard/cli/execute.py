@@ -6,11 +6,9 @@ from pathlib import Path
 
 import click
 
-from batchyard import runs
+from batchyard import operations, runs
 from batchyard.cli.progress import Silent
-from batchyard.engines.base import say_nothing
 from batchyard.folder import RunFolder
-from batchyard.supervision import Supervisor
 
 
 @click.command(hidden=True)
@@ -21,11 +19,7 @@ def command(folder: str, carry_out_old_stops: bool) -> int:
     record = runs.read(RunFolder(Path(folder)))
     engine = record.open()
     try:
-        engine.execute(
-            Silent(),
-            carry_out_old_stops=carry_out_old_stops,
-            supervise=Supervisor(record, engine, say_nothing),
-        )
+        operations.execute(record, engine, Silent(), carry_out_old_stops=carry_out_old_stops)
     finally:
         engine.close()
     return 0
