@@ -1,4 +1,4 @@
-"""Starts `batchyard` and `aws` quickly: each is forked from a process that has done the imports.
+"""Starts `batchyard`, its worker and `aws` quickly: forked from a process that did the imports.
 
 `run` and `Popen` take the place of those of `subprocess`. A command of batchyard costs 0.3 to 1.2 s
 of CPU to start, nearly all of it imports, and the tests start thousands. What runs is still a
@@ -145,6 +145,8 @@ def run(
 
 def kind_of(argv: list[str]) -> str | None:
     """Return which server can start this command; None if none can."""
+    if argv == [sys.executable, "-m", "batchyard.worker"]:
+        return "worker"
     if argv[:3] == [sys.executable, "-m", "batchyard"]:
         words = argv[3:]
     elif argv[:1] == [str(BIN / "batchyard")]:

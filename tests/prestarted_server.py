@@ -32,6 +32,7 @@ LIBRARIES = {
         *("boto3", "werkzeug.serving", "moto.server"),
         *(f"moto.{service}.responses" for service in ("s3", "logs", "iam", "ec2", "sts")),
     ),
+    "worker": ("botocore.session", "s3transfer.manager"),
     "aws": ("awscli.clidriver", "awscli.handlers"),
 }
 #: services whose models, which botocore reads from large JSON files, are parsed beforehand
@@ -41,11 +42,13 @@ SERVICES = {
         *("service-quotas", "ssm", "sts"),
     ),
     "endpoint": ("batch", "logs"),
+    "worker": ("s3",),
     "aws": ("batch", "cloudformation", "logs", "s3"),
 }
 PARTS = {
     "command": ("aws", "batch", "cli", "doctor", "engines", "infra", "pipeline_file"),
     "endpoint": ("cli.emulate", "emulator"),
+    "worker": ("worker",),
     "aws": (),
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from emulator_endpoint import Endpoint
 
+import prestarted
 from batchyard.blocks import DispatchOrder
 from batchyard.worker import leases
 from batchyard.worker.leases import Lease, Record
@@ -166,8 +167,12 @@ class Scene:
             "TMPDIR": str(self.temporary),
             **environ,
         }
-        return subprocess.Popen(
-            self.worker, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        return prestarted.Popen(
+            list(self.worker),
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     # -- what is there -----------------------------------------------------------------------------
