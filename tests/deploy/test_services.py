@@ -137,6 +137,32 @@ def test_a_new_service_that_fails_leaves_nothing(site: Site) -> None:
     service(site, "down", "first", "--yes")
 
 
+def test_tasks_that_fail_their_health_check_are_replaced(site: Site) -> None:
+    flag = site.folder / "works"
+    flag.touch()
+    text = (
+        "name: well\nimage: x\ncommand: exec sleep 600\n"
+        f"health: {{command: test -e {flag}, interval: 5s, retries: 1}}\n"
+    )
+    write(site, text, "well.yaml")
+    service(site, "up", "well.yaml", "--yes")
+    (task,) = state_of(site, "well")["tasks"]
+    assert task["health"] == "HEALTHY"
+    flag.unlink()
+    until(lambda: state_of(site, "well"), lambda state: "health checks" in str(state["failures"]))
+    flag.touch()
+    state = until(lambda: state_of(site, "well"), lambda state: state["is_steady"])
+    assert [entry["id"] for entry in state["tasks"]] != [task["id"]]
+    # A version that never becomes healthy does not stay.
+    write(site, text.replace("works", "fails"), "well.yaml")
+    failed = service(site, "up", "well.yaml", "--yes", code=3).stderr
+    assert "Task failed container health checks" in failed
+    assert "the command of `health:` fails in the container" in failed
+    state = until(lambda: state_of(site, "well"), lambda state: state["is_steady"])
+    assert [entry["revision"] for entry in state["tasks"]] == [1]
+    service(site, "down", "well", "--yes")
+
+
 def test_an_image_that_cannot_be_pulled(tmp_path: Path) -> None:
     flags = ("--cpus", "8", "--memory", "32GiB", "--gpus", "1", "--faults", "no-image=1")
     endpoint = Endpoint(tmp_path, *flags)

@@ -216,6 +216,15 @@ def make_task(**members: Any) -> dict[str, Any]:
             "image push",
         ),
         (
+            {
+                "stopCode": "ServiceSchedulerInitiated",
+                "stoppedReason": "Task failed container health checks",
+                "containers": [{"exitCode": 143}],
+            },
+            "Task failed container health checks",
+            "the command of `health:` fails",
+        ),
+        (
             {"stoppedReason": "TaskFailedToStart: RESOURCE:GPU", "containers": []},
             "TaskFailedToStart: RESOURCE:GPU",
             "lower `gpus:`",

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from batchyard.batch.jobs import Outcome, StatusReason
-from batchyard.embedded import docker, proc
+from batchyard.embedded import docker, proc, short_programs
 from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
 from batchyard.embedded.container_shell import (
     ATTACH,
@@ -135,10 +135,8 @@ class ContainerRunner:
         self._spawner.wake()
 
     def wait(self, timeout_s: float) -> None:
-        for exit in self._spawner.wait(0 if self._attempts.has_events else timeout_s):
-            on_exit = exit.process.owner
-            assert callable(on_exit)
-            on_exit(exit)
+        timeout_s = 0 if self._attempts.has_events else timeout_s
+        short_programs.handle_ends(self._spawner.wait(timeout_s))
         for container in self._with_shell:
             self._run_next_commands(container)
 
@@ -154,6 +152,16 @@ class ContainerRunner:
         if creations:
             self._spawner.signal(creations, signal.SIGKILL)
         self._calls.signal([c.name for c in containers if c.is_running], signum)
+
+    def probe(
+        self, task: Task, command: tuple[str, ...], on_end: Callable[[int], None]
+    ) -> Callable[[], None]:
+        """Run a command in the container of a running attempt; see ``runner.Prober``."""
+        (container,) = self._attempts.find([task])
+        process = self._calls.call(
+            ("exec", container.name, *command), lambda exit_code, output: on_end(exit_code)
+        )
+        return partial(self._spawner.signal, [process], signal.SIGKILL)
 
     def tick(self) -> None:
         self._spawner.tick()

@@ -3,35 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from batchyard.embedded.spawner import Exit, Output, Process, Spawner
-
-#: Called at the end of a docker command, with its exit code and its output.
-OnAnswer = Callable[[int, str], None]
-
-
-class _Answer(Output):
-    """The output of one docker command, in memory, since it belongs in no child's log."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.name = ("", 0, 0)
-        self.mark = b""
-        self.read_end = self.write_end = os.memfd_create("docker-answer", os.MFD_CLOEXEC)
-        self.file = None
-        # The spawner does not watch an output that is watched already.
-        self.is_watched = True
-        self.length = 0
-        self.tail = b""
-
-    def take(self) -> str:
-        """Return the whole output, and close its file."""
-        size = os.fstat(self.read_end).st_size
-        text = os.pread(self.read_end, size, 0).decode(errors="replace")
-        os.close(self.read_end)
-        return text
+from batchyard.embedded import short_programs
+from batchyard.embedded.short_programs import OnAnswer
+from batchyard.embedded.spawner import Process, Spawner
 
 
 class DockerCalls:
@@ -52,18 +28,10 @@ class DockerCalls:
         self, argv: Sequence[str], on_answer: OnAnswer, environ: dict[bytes, bytes] | None = None
     ) -> Process:
         """Start a docker command. Raises OSError or ValueError if it cannot be started."""
-        answer = _Answer()
-
-        def on_exit(exit: Exit) -> None:
-            on_answer(exit.exit_code, answer.take())
-
-        try:
-            return self._spawner.spawn(
-                self._client, ("docker", *argv), environ or self.environ, answer, on_exit
-            )
-        except (OSError, ValueError):
-            answer.take()
-            raise
+        environ = environ or self.environ
+        return short_programs.start(
+            self._spawner, self._client, ("docker", *argv), environ, on_answer
+        )
 
     def signal(self, containers: Sequence[str], signum: int) -> None:
         """Send a signal to containers. A container that is still starting gets it later."""

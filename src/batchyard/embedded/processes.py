@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from batchyard.batch.jobs import Outcome, StatusReason
 from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS
-from batchyard.embedded import proc, shell
+from batchyard.embedded import proc, shell, short_programs
 from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
 from batchyard.embedded.memory_use import MemoryUse
 from batchyard.embedded.runner import Event, Task
@@ -111,7 +111,9 @@ class ProcessRunner:
         self._spawner.wake()
 
     def wait(self, timeout_s: float) -> None:
-        self._spawner.wait(0 if self._attempts.has_events else timeout_s)
+        timeout_s = 0 if self._attempts.has_events else timeout_s
+        # Threads wait for the attempts themselves.
+        short_programs.handle_ends(self._spawner.wait(timeout_s))
         self._slots.report_late()
         if self._slots.failure is not None:
             raise self._slots.failure
@@ -126,6 +128,20 @@ class ProcessRunner:
             if attempt.launch is not None:
                 attempt.launch.is_cancelled = True
         self._spawner.signal([a.process for a in attempts if a.process is not None], signum)
+
+    def probe(
+        self, task: Task, command: tuple[str, ...], on_end: Callable[[int], None]
+    ) -> Callable[[], None]:
+        """Run a command with the environment of a running attempt; see ``runner.Prober``."""
+        program, argv = _programs(command, task.environ)[0]
+        process = short_programs.start(
+            self._spawner,
+            program,
+            argv,
+            task.environ,
+            lambda exit_code, output: on_end(exit_code),
+        )
+        return partial(self._spawner.signal, [process], signal.SIGKILL)
 
     def tick(self) -> None:
         self._spawner.tick()

@@ -173,3 +173,16 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Kill everything that still runs, and release all resources."""
+
+
+class Prober(Protocol):
+    """Starts a command beside a running attempt. Callers hold the lock of the runner."""
+
+    def __call__(
+        self, task: Task, command: tuple[str, ...], on_end: Callable[[int], None]
+    ) -> Callable[[], None]:
+        """Start the command where the attempt runs, and return a function that kills it.
+
+        ``on_end`` gets the exit code, with the lock held. Raises OSError or ValueError if the
+        command cannot be started.
+        """

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -170,7 +170,7 @@ class Spawner:
         self,
         program: str,
         argv: tuple[str, ...],
-        environ: dict[bytes, bytes],
+        environ: Mapping[bytes, bytes],
         output: Output,
         owner: object,
     ) -> Process:

@@ -19,7 +19,7 @@ _REASON = "the endpoint is reset"
 def end_jobs(regions: Regions) -> None:
     """Kill all jobs, and let none start any more."""
     for state in regions.states():
-        state.ecs = EcsState(state.ecs.surroundings)
+        state.ecs = EcsState(state.ecs.surroundings, state.ecs.prober)
         for name, _ in list(state.items(QUEUE)):
             _perform(state, "UpdateJobQueue", {"jobQueue": name, "state": "DISABLED"})
     loop, store = regions.default.loop, regions.default.store

@@ -20,7 +20,7 @@ from batchyard.embedded.lock import RunLock
 from batchyard.embedded.loop import Loop
 from batchyard.embedded.machine import allow_open_files, open_file_limit
 from batchyard.embedded.processes import ProcessRunner
-from batchyard.embedded.runner import MAX_SERIES_LENGTH, Runner
+from batchyard.embedded.runner import MAX_SERIES_LENGTH
 from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import Store
 from batchyard.emulator import access, http_server, log_groups, names, restoring
@@ -45,6 +45,8 @@ from batchyard.folder import RunFolder, emulator_in
 
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
+
+    from batchyard.embedded.containers import ContainerRunner
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: Open files that each child needs, and the endpoint with its connections.
@@ -186,7 +188,7 @@ def _serve(
                     salt=salt,
                     faults=faults,
                     user_log_groups=MotoLogGroups(region),
-                    ecs=EcsState(MotoSurroundings(region)),
+                    ecs=EcsState(MotoSurroundings(region), runner.probe),
                     host_delays=options.host_delays,
                     zone_of_subnet=lambda subnet: moto_adapter.zone_of_subnet(subnet, region),
                     job_numbers=job_numbers,
@@ -363,7 +365,7 @@ def _make_runner(
     folder: RunFolder,
     token: str,
     environ: Mapping[str, str],
-) -> Runner:
+) -> ProcessRunner | ContainerRunner:
     if options.runner != "docker":
         return ProcessRunner(
             spawner, enforces_memory=True, max_followers=_max_followers(options.capacity.vcpus)

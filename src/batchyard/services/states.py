@@ -141,9 +141,14 @@ def to_events(events: Iterable[Mapping[str, Any]]) -> list[ServiceEvent]:
 
 def describe_failure(task: Mapping[str, Any]) -> str:
     """Return why a stopped task ended; empty if somebody wanted it, or if it has not ended."""
-    if task["lastStatus"] != "STOPPED" or task.get("stopCode") in _WANTED_STOPS:
-        return ""
     stopped_reason = str(task.get("stoppedReason", "ECS gave no reason"))
+    if task["lastStatus"] != "STOPPED":
+        return ""
+    if "health checks" in stopped_reason:
+        # The service scheduler has stopped the task, and its exit code is that of the stop.
+        return stopped_reason
+    if task.get("stopCode") in _WANTED_STOPS:
+        return ""
     for container in task.get("containers", []):
         reason, code = container.get("reason", ""), container.get("exitCode")
         if code is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from batchyard.batch.limits import MAX_OVERRIDE_CHARS
 from batchyard.emulator.api_errors import ApiError
+from batchyard.emulator.ecs.health_checks import HealthCheck
 from batchyard.emulator.ecs.placement import Need
 from batchyard.emulator.ecs.task_states import Dependency
 
@@ -49,6 +50,7 @@ class ContainerSpec:
     stop_timeout_s: int
     #: Ports of the container that its instance shows, with the network modes bridge and host.
     open_ports: frozenset[int] = frozenset()
+    health_check: HealthCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,19 @@ def _make_container(definition: Document, container: Document, override: Documen
         ),
         stop_timeout_s=container.get("stopTimeout", DEFAULT_STOP_TIMEOUT_S),
         open_ports=_open_ports(definition, container),
+        health_check=_read_health_check(container),
     )
+
+
+def _read_health_check(container: Document) -> HealthCheck | None:
+    if "healthCheck" not in container:
+        return None
+    try:
+        return HealthCheck.parse(container["healthCheck"])
+    except ValueError as exc:
+        name = container["name"]
+        message = f"Invalid setting for container '{name}'. In 'healthCheck', {exc}."
+        raise ApiError("ClientException", message) from None
 
 
 def _count_gpus(requirements: Iterable[Mapping[str, str]]) -> int:

@@ -60,9 +60,13 @@ def _observe(state: EndpointState, container: Container) -> None:
     running = state.loop.find_running_task(container.job_id, 0)
     if running is not None:
         container.started_ms = running.started_ms
+        if container.checkup is not None and state.ecs.prober is not None:
+            container.checkup.advance(state.ecs.prober, running, state.clock())
         return
     if not state.scheduler.child_state(container.job_id, 0).is_terminal:
         return
+    if container.checkup is not None:
+        container.checkup.end()
     # This writes the output too, so that a stopped task has its whole log.
     state.loop.record([container.job_id])
     rows = list(state.store.attempts(container.number))

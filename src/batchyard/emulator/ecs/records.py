@@ -9,8 +9,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from batchyard.embedded.runner import Prober
 from batchyard.embedded.store import AttemptRow
 from batchyard.emulator.ecs.container_specs import ContainerSpec, TaskSpec
+from batchyard.emulator.ecs.health_checks import HEALTHY, UNKNOWN, Checkup, combine
 from batchyard.emulator.ecs.placement import Room
 from batchyard.emulator.ecs.service_decisions import CircuitBreaker
 from batchyard.emulator.ecs.surroundings import (
@@ -76,6 +78,16 @@ class Container:
     started_ms: int | None = None
     #: The row of the attempt, when it has ended.
     end: AttemptRow | None = None
+    #: None for a container without a health check.
+    checkup: Checkup | None = None
+
+    def __post_init__(self) -> None:
+        if self.spec.health_check is not None:
+            self.checkup = Checkup(self.spec.health_check)
+
+    @property
+    def health(self) -> str:
+        return UNKNOWN if self.checkup is None else self.checkup.health.status
 
     def view(self) -> ContainerView:
         return ContainerView(
@@ -86,6 +98,7 @@ class Container:
             self.started_ms is not None,
             self.end is not None,
             None if self.end is None else self.end.exit_code,
+            self.health,
         )
 
 
@@ -130,6 +143,25 @@ class EcsTask:
     @property
     def is_stopped(self) -> bool:
         return self.stopped_s is not None
+
+    @property
+    def _health_of_containers(self) -> list[str]:
+        return [
+            container.health
+            for container in self.containers
+            if container.spec.is_essential and container.checkup is not None
+        ]
+
+    @property
+    def health(self) -> str:
+        """HEALTHY, UNHEALTHY or UNKNOWN, by the essential containers that have a check."""
+        return combine(self._health_of_containers)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the task has started, and has passed its health checks if it has any."""
+        is_healthy = not self._health_of_containers or self.health == HEALTHY
+        return self.started_s is not None and is_healthy
 
 
 # -- services -------------------------------------------------------------------------------------
@@ -217,6 +249,8 @@ class ServiceEvent(NamedTuple):
 @dataclass(slots=True)
 class EcsState:
     surroundings: Surroundings = field(default_factory=NoSurroundings)
+    #: Runs health checks beside containers; None: they are not run.
+    prober: Prober | None = None
     #: Family -> its revisions, the first one first.
     definitions: dict[str, list[Document]] = field(default_factory=dict)
     tasks: dict[str, EcsTask] = field(default_factory=dict)

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 
 from batchyard.emulator.api_errors import ApiError
+from batchyard.emulator.ecs.health_checks import UNHEALTHY
 from batchyard.emulator.ecs.records import Deployment, EcsTask, Service
 from batchyard.emulator.ecs.service_decisions import (
     Counts,
@@ -25,6 +26,7 @@ _STEADY_S = 1.0
 #: Time between two attempts to place a task for which there was no room.
 _PLACEMENT_PAUSE_S = 1.0
 _MAX_EVENTS = 100
+_UNHEALTHY_REASON = "Task failed container health checks"
 #: Stop codes of tasks that ended by themselves.
 _OWN_ENDS = ("EssentialContainerExited", "TaskFailedToStart")
 _TROUBLESHOOTING = (
@@ -51,6 +53,7 @@ def advance(state: EndpointState, make_request: MakeRequest) -> None:
 def _advance_service(state: EndpointState, service: Service, make_request: MakeRequest) -> None:
     tasks = tasks_of(state, service)
     primary = service.primary
+    _stop_unhealthy(state, service, tasks)
     _count_failures(state, service, tasks)
     if service.status == "DRAINING":
         _stop_all(state, service, tasks)
@@ -82,13 +85,11 @@ def tasks_of(state: EndpointState, service: Service) -> list[EcsTask]:
 
 def count_tasks(tasks: list[EcsTask], deployment_id: str = "") -> Counts:
     """Return the tasks that are not stopping, of one deployment or of all."""
-    return _count(
-        [
-            task
-            for task in tasks
-            if task.stopping_s is None and deployment_id in ("", task.started_by)
-        ]
-    )
+    present = [
+        task for task in tasks if task.stopping_s is None and deployment_id in ("", task.started_by)
+    ]
+    running = sum(task.started_s is not None for task in present)
+    return Counts(len(present) - running, running)
 
 
 def _split(tasks: list[EcsTask], primary: Deployment) -> tuple[list[EcsTask], list[EcsTask]]:
@@ -104,7 +105,8 @@ def _split(tasks: list[EcsTask], primary: Deployment) -> tuple[list[EcsTask], li
 
 
 def _count(tasks: list[EcsTask]) -> Counts:
-    running = sum(task.started_s is not None for task in tasks)
+    """Return the tasks, of which those count as running that have passed their health checks."""
+    running = sum(task.is_up for task in tasks)
     return Counts(len(tasks) - running, running)
 
 
@@ -180,6 +182,14 @@ def _stop(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
         add_event(state, service, f"has stopped {len(tasks)} running tasks: {ids}.")
 
 
+def _stop_unhealthy(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
+    """Stop the tasks whose health checks fail; others take their places."""
+    for task in tasks:
+        if task.health == UNHEALTHY and task.stopping_s is None:
+            request_stop(state, task, Stop("ServiceSchedulerInitiated", _UNHEALTHY_REASON))
+            add_event(state, service, f"(task {task.task_id}) failed container health checks.")
+
+
 def _stop_all(state: EndpointState, service: Service, tasks: list[EcsTask]) -> None:
     _stop(state, service, [task for task in tasks if task.stopping_s is None])
     if all(task.is_stopped for task in tasks):
@@ -211,7 +221,8 @@ def _count_failures(state: EndpointState, service: Service, tasks: list[EcsTask]
     """Count the tasks of the newest deployment that ended by themselves."""
     primary = service.primary_or_none
     for task in tasks:
-        is_own = task.is_stopped and task.stop_code in _OWN_ENDS
+        has_failed = task.stop_code in _OWN_ENDS or task.stopped_reason == _UNHEALTHY_REASON
+        is_own = task.is_stopped and has_failed
         if not is_own or task.task_id in service.counted_tasks:
             continue
         service.counted_tasks.add(task.task_id)
@@ -237,7 +248,7 @@ def _reset_circuit(
     """Set the count of failures back to 0 if a task of the deployment has become healthy."""
     healthy_before_s = state.clock() - _STEADY_S
     for task in tasks:
-        is_healthy = task.started_s is not None and task.started_s <= healthy_before_s
+        is_healthy = task.is_up and (task.started_s or 0) <= healthy_before_s
         is_own = task.stopping_s is None and task.started_by == primary.id
         if is_healthy and is_own and task.task_id not in service.healthy_tasks:
             service.healthy_tasks.add(task.task_id)

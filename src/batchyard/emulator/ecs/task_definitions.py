@@ -180,8 +180,14 @@ def _check(request: Document) -> None:
         raise client_error("Container names must be unique in a task definition.")
     if not any(c.get("essential", True) for c in request["containerDefinitions"]):
         raise client_error("A task definition must have at least one essential container.")
+    checked_names = {
+        container.get("name", "")
+        for container in request["containerDefinitions"]
+        if "healthCheck" in container
+    }
     for container in request["containerDefinitions"]:
         _check_container(request, container, container_names)
+        _check_healthy_dependencies(container, checked_names)
     _check_order(request["containerDefinitions"])
     problem = find_oversized_container(make_task_spec(request, {}))
     if problem is not None:
@@ -249,6 +255,16 @@ def _check_dependencies(container: Document, container_names: list[str]) -> None
             raise client_error(
                 f"Invalid 'dependsOn' of container '{name}': "
                 f"{dependency['containerName']} is not another container of the task."
+            )
+
+
+def _check_healthy_dependencies(container: Document, checked_names: set[str]) -> None:
+    for dependency in container.get("dependsOn", []):
+        target = dependency["containerName"]
+        if dependency["condition"] == "HEALTHY" and target not in checked_names:
+            raise client_error(
+                f"Invalid 'dependsOn' of container '{container['name']}': the condition HEALTHY "
+                f"needs a health check of container '{target}'."
             )
 
 

@@ -83,7 +83,7 @@ def describe(state: EndpointState, task: EcsTask, *, has_tags: bool = True) -> D
         "attachments": _attachments(task),
         "attributes": [{"name": "ecs.cpu-architecture", "value": "x86_64"}],
         "enableExecuteCommand": task.placement.get("enableExecuteCommand", False),
-        "healthStatus": "UNKNOWN",
+        "healthStatus": task.health,
         "inferenceAccelerators": [],
         # A task that never came to an instance has no containers.
         "containers": [_describe_container(task, c) for c in task.containers]
@@ -125,7 +125,7 @@ def _describe_container(task: EcsTask, container: Container) -> Document:
         "lastStatus": container_status(task, container),
         "networkBindings": _bindings(container),
         "networkInterfaces": _interfaces(task),
-        "healthStatus": "UNKNOWN",
+        "healthStatus": container.health,
         "cpu": str(container.spec.need.cpu_units),
     }
     if container.spec.memory_limit_mib is not None:

@@ -28,6 +28,8 @@ class ContainerView:
     is_started: bool = False
     is_over: bool = False
     exit_code: int | None = None
+    #: UNKNOWN, HEALTHY or UNHEALTHY
+    health: str = "UNKNOWN"
 
 
 def last_status(
@@ -60,7 +62,8 @@ def _is_met(dependency: Dependency, by_name: Mapping[str, ContainerView]) -> boo
         return target.is_over and target.exit_code == 0
     if dependency.condition == "COMPLETE":
         return target.is_over
-    # This endpoint runs no health checks: a container that has started is healthy.
+    if dependency.condition == "HEALTHY":
+        return target.health == "HEALTHY"
     return target.is_started
 
 
@@ -90,4 +93,6 @@ def find_stop(containers: Sequence[ContainerView]) -> Stop | None:
 
 def _can_never_be_met(dependency: Dependency, by_name: Mapping[str, ContainerView]) -> bool:
     target = by_name[dependency.container]
+    if dependency.condition == "HEALTHY":
+        return target.is_over or target.health == "UNHEALTHY"
     return dependency.condition == "SUCCESS" and target.is_over and target.exit_code != 0
