@@ -152,6 +152,9 @@ class Chromium:
     def move(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
+    def scroll(self, x: float, y: float, by_px: float) -> None:
+        self.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=by_px)
+
     def resize(self, width: int, height: int = 900, *, dark: bool = False) -> None:
         self.call(
             "Emulation.setDeviceMetricsOverride",
