@@ -140,7 +140,7 @@ def test_the_function_of_the_template_keeps_a_cap_with_the_laptop_closed(
     function = cfn_yaml.load(read_template("caps"))["Resources"]["Keeper"]["Properties"]
     code: dict[str, Any] = {"__name__": "index"}
     exec(function["Code"]["ZipFile"], code)
-    clients = {name: lab.patient(name) for name in ("s3", "batch", "ecs")}
+    clients = {name: lab.patient(name) for name in ("s3", "batch", "ecs", "ec2")}
 
     def look() -> str:
         results = code["look_at_runs"](clients, BUCKET, "team/", time.time())

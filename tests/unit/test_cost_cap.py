@@ -11,7 +11,6 @@ import pytest
 
 from batchyard import cfn_yaml, engines, operations
 from batchyard import plan as planning
-from batchyard.aws import cap_keeper
 from batchyard.batch.jobs import JobState
 from batchyard.cost_cap import MAX_LOOK_S, MIN_LOOK_S, Cap, CapAction, decide
 from batchyard.engines.base import JobDetail, Offer, Overview, RunRecord, RunRequest, RunState
@@ -277,19 +276,6 @@ def test_a_cap_of_a_run_here_has_no_effect_and_says_so(tmp_path: Path) -> None:
             engines.load(engines.DEFAULT),
             RunRequest(request.plan, pipeline, request.home, request.offer, max_cost_usd=-1),
         )
-
-
-def test_the_function_on_aws_counts_hosts_as_they_are_paid_for() -> None:
-    cap = Cap(1.0, rate_usd_h=MILLI, host_usd_h=7.2, type_usd_h=(("m5.xlarge", 3.6),))
-    hosts = cap_keeper.add_hosts({}, {"i-1": ("m5.xlarge", 1000.0)}, 500.0, 1010.0)
-    # From its boot on, and a minute at least.
-    assert hosts == {"i-1": {"type": "m5.xlarge", "from_s": 880.0, "until_s": 1010.0}}
-    assert cap_keeper.price_hosts(hosts, cap) == pytest.approx(0.13)
-    later = cap_keeper.add_hosts(hosts, {"i-2": ("odd", 100.0)}, 500.0, 530.0)
-    assert later["i-1"] == hosts["i-1"] and later["i-2"]["from_s"] == 500.0
-    assert cap_keeper.price_hosts(later, cap) == pytest.approx(0.13 + 0.12)
-    again = cap_keeper.add_hosts(later, {"i-2": ("odd", 100.0)}, 500.0, 700.0)
-    assert cap_keeper.price_hosts(again, cap) == pytest.approx(0.13 + 0.4)
 
 
 def test_the_template_has_the_tested_code() -> None:

@@ -158,6 +158,17 @@ def test_a_cap_that_would_let_nothing_start_is_refused(tmp_path: Path) -> None:
     assert make_cap(run, tmp_path, "local", 0.3, prices=NoAws()).usd == 0.3
 
 
+def test_a_cap_counts_the_dearest_type_that_the_queue_may_start(tmp_path: Path) -> None:
+    run = prepared(
+        make_plan(tmp_path, Step("a", "true", gpus=1)), HostChoice(("g4dn", "g5", "g6"), 256)
+    )
+    cap = make_cap(run, tmp_path, "local", 1000.0, prices=NoAws())
+    names = dict(cap.type_usd_h)
+    # More types than an estimate asks about.
+    assert len(names) > 8 and {"g4dn.xlarge", "g5.48xlarge"} <= names.keys()
+    assert cap.host_usd_h == cap.rate_usd_h == max(names.values())
+
+
 def test_a_run_that_costs_nothing_has_no_estimate(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, Step("a", "true"))
     assert cost_of_prepared(PreparedRun(plan, None, "p-1"), tmp_path, "local", NoAws()) is None

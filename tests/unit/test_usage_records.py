@@ -46,17 +46,33 @@ class Account:
         #: whether ECS and EC2 have forgotten the hosts
         self.has_forgotten = False
         self.command_details: list[CommandDetail] = []
+        self.command_reads: list[str] = []
         #: children whose only attempt fails
         self.failing: set[int] = set()
+        #: the jobs, of equal sizes
+        self.job_ids = ["job"]
+
+    @property
+    def step_size(self) -> int:
+        return self.size // len(self.job_ids)
 
     # -- AWS Batch --
 
     def describe(self, ids: Sequence[str]) -> dict[str, Any]:
         self.describe_calls += ceil(len(ids) / 100)
-        return {child_id: self._child(child_id) for child_id in ids}
+        return {child_id: self.child(child_id) for child_id in ids}
 
-    def _child(self, child_id: str) -> Any:
-        number = int(child_id.partition(":")[2])
+    def slow_down(self, factor: float) -> None:
+        """Let all children take longer."""
+        self._ends_s = [
+            (1000 + (start_s - 1000) * factor, 1000 + (end_s - 1000) * factor, host)
+            for start_s, end_s, host in self._ends_s
+        ]
+        self.end_s = max(end_s for _, end_s, _ in self._ends_s)
+
+    def child(self, child_id: str) -> Any:
+        job_id, _, index = child_id.partition(":")
+        number = self.job_ids.index(job_id) * self.step_size + int(index or 0)
         start_s, end_s, host = self._ends_s[number]
         requirements = [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}]
         container = {"containerInstanceArn": f"{CLUSTER}/{host}"}
@@ -83,14 +99,23 @@ class Account:
 
     def overview(self) -> Overview:
         states = [self._state(start_s, end_s) for start_s, end_s, _ in self._ends_s]
-        counts = tuple(states.count(state) for state in JobState)
         is_over = states.count(JobState.SUCCEEDED) == self.size
-        state = JobState.SUCCEEDED if is_over else JobState.PENDING
-        job = JobDetail("job", "a", state, "", self.size, counts, 0, 0, 0, None)
         run_state = RunState.SUCCEEDED if is_over else RunState.RUNNING
-        return Overview(run_state, (job,), 0, None)
+        jobs = []
+        for number, job_id in enumerate(self.job_ids):
+            own_states = states[number * self.step_size : (number + 1) * self.step_size]
+            counts = tuple(own_states.count(state) for state in JobState)
+            has_ended = own_states.count(JobState.SUCCEEDED) == self.step_size
+            state = JobState.SUCCEEDED if has_ended else JobState.PENDING
+            step, size = self.step_of(number), self.step_size
+            jobs.append(JobDetail(job_id, step, state, "", size, counts, 0, 0, 0, None))
+        return Overview(run_state, tuple(jobs), 0, None)
+
+    def step_of(self, number: int) -> str:
+        return "a" if len(self.job_ids) == 1 else f"a{number}"
 
     def commands(self, step: str) -> Iterator[CommandDetail]:
+        self.command_reads.append(step)
         yield from self.command_details
 
     # -- the hosts --
@@ -120,52 +145,88 @@ class Account:
         return self.objects.get(address)
 
 
-def recorder(account: Any, folder: Path, *, has_list: bool = False, **members: Any) -> UsageRecords:
+def recorder(
+    account: Any, folder: Path, *, has_list: bool = False, steps: int = 1, **members: Any
+) -> UsageRecords:
+    if steps > 1:
+        account.job_ids = [f"job{number}" for number in range(steps)]
+    size = account.step_size
+    names = [account.step_of(number) for number in range(steps)]
     command = None if has_list else "true"
-    job = PlannedJob(
-        "a",
-        account.size,
-        True,
-        Resources(1, 64),
-        step_size=account.size,
-        command=command,
-        **members,
-    )
-    part = Part("a", "a", account.size, 0, "d", {})
+    jobs = [
+        PlannedJob(name, size, True, Resources(1, 64), step_size=size, command=command, **members)
+        for name in names
+    ]
+    parts = [Part(name, name, size, 0, "d", {}) for name in names]
     files = RunFiles(folder, "s3://bucket/run/", account)
     return UsageRecords(
-        Plan("p", (job,)),
+        Plan("p", tuple(jobs)),
         account,
         account,
         files,
-        lambda: [(part, "job")],
+        lambda: list(zip(parts, account.job_ids, strict=True)),
         account.commands,
         "us-east-1",
         lambda: account.now_s,
     )
 
 
-@pytest.mark.parametrize("size", [50, 100, 1000, 3000])
+@pytest.mark.parametrize("room", [98, 10, 0])
+@pytest.mark.parametrize("size", [50, 100, 1000])
 def test_recording_takes_one_call_for_a_hundred_children_that_ended(
-    tmp_path: Path, size: int
+    tmp_path: Path, size: int, room: int
 ) -> None:
+    """``room``: children that a look at the jobs of the run describes, too."""
     account = Account(size)
     records = recorder(account, tmp_path)
     while account.now_s < account.end_s + 5:
+        answers = {child_id: account.child(child_id) for child_id in records.next_ids[:room]}
         overview = account.overview()
-        records.record(overview)
+        records.record(overview, answers)
         ended = overview.jobs[0].count(JobState.SUCCEEDED)
         if overview.state is RunState.RUNNING:
-            assert account.describe_calls <= ended / 100
+            assert account.describe_calls <= ended // 100
         account.now_s += 5
-    # A few children still ran when they were described, and are described again.
-    assert account.describe_calls <= ceil(size * 1.1 / 100)
+    assert account.describe_calls <= ceil(size / 100)
+    if room == 98:
+        # Nearly all children were described by looks at the jobs.
+        assert account.describe_calls <= 1
     usage = records.read_local()
     assert usage is not None and len(usage.uses) == size and len(usage.hosts) == 4
     # All is recorded: further looks ask nothing.
     before = account.describe_calls
     records.record(account.overview())
-    assert account.describe_calls == before
+    assert account.describe_calls == before and not records.next_ids
+
+
+@pytest.mark.parametrize("room", [40, 0])
+def test_recording_many_small_steps_takes_no_more_calls(tmp_path: Path, room: int) -> None:
+    account = Account(300)
+    records = recorder(account, tmp_path, steps=100)
+    while account.now_s < account.end_s + 5:
+        answers = {child_id: account.child(child_id) for child_id in records.next_ids[:room]}
+        records.record(account.overview(), answers)
+        account.now_s += 5
+    assert account.describe_calls <= (1 if room else 3)
+    usage = records.read_local()
+    assert usage is not None and len(usage.uses) == 300
+    assert len({(use.step, use.index) for use in usage.uses}) == 300
+
+
+def test_no_host_is_forgotten_while_a_long_array_goes_on(tmp_path: Path) -> None:
+    """Children end on hosts that ECS forgets an hour later, and no look has room for them."""
+    account = Account(150)
+    account.slow_down(100)  # the array takes hours
+    records = recorder(account, tmp_path)
+    looks = 0
+    while account.now_s < account.end_s + 60:
+        records.record(account.overview())
+        account.now_s, looks = account.now_s + 60, looks + 1
+    assert looks > 120
+    usage = records.read_local()
+    assert usage is not None and {host.type for host in usage.hosts} == {"m5.4xlarge"}
+    # Half an hour passes between two calls, if nobody else asks.
+    assert account.describe_calls <= looks / 30 + 2
 
 
 def test_prices_that_another_process_adds_change_nothing_else(tmp_path: Path) -> None:
@@ -214,12 +275,15 @@ def test_children_may_end_between_two_calls(tmp_path: Path) -> None:
 
 def test_another_machine_goes_on_where_the_first_one_stopped(tmp_path: Path) -> None:
     account = Account(300)
+    account.slow_down(20)
     first = recorder(account, tmp_path / "first")
     (tmp_path / "first").mkdir()
     account.now_s = 1000 + (account.end_s - 1000) * 0.7
-    first.record(account.overview())
+    for _ in range(3):
+        first.record(account.overview(), {key: account.child(key) for key in first.next_ids[:98]})
+        account.now_s += 5
     seen = first.read_local()
-    assert seen is not None and len(seen.uses) >= 100 and not seen.is_final
+    assert seen is not None and len(seen.uses) >= 98 and not seen.is_final
     account.now_s = account.end_s + 10
     (tmp_path / "second").mkdir()
     second = recorder(account, tmp_path / "second")
@@ -249,6 +313,20 @@ def test_commands_that_succeeded_in_a_failed_attempt_are_kept(tmp_path: Path) ->
         (2, True, 0.0),
         (3, True, 0.0),
     }
+
+
+def test_records_of_commands_are_read_once_when_the_run_is_over(tmp_path: Path) -> None:
+    account = Account(4)
+    account.failing = {0, 1}
+    records = recorder(account, tmp_path, has_list=True, command_count=8)
+    account.now_s = (1000 + account.end_s) / 2
+    for _ in range(3):
+        records.refresh(account.overview())
+    assert not account.command_reads
+    account.now_s = account.end_s + 5000
+    for _ in range(3):
+        records.refresh(account.overview())
+    assert account.command_reads == ["a"]
 
 
 def test_what_a_user_may_not_ask_is_said_and_asked_again_by_others(tmp_path: Path) -> None:

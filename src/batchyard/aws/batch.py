@@ -39,6 +39,12 @@ class Batch:
             if job.get("startedAt") or job.get("container"):
                 yield job["jobId"]
 
+    def unstarted_children(self, array_id: str, state: str) -> Iterator[str]:
+        """Yield the ids of an array's children in one state that have had no attempt."""
+        for job in self._list_children(array_id, state):
+            if not (job.get("startedAt") or job.get("container")):
+                yield job["jobId"]
+
     def _list_children(self, array_id: str, state: str) -> Iterator[Any]:
         with naming_errors("list an array's children"):
             pages = (

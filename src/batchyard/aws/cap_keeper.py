@@ -1,9 +1,10 @@
 """A function on AWS Lambda that keeps the caps of runs while no command watches them.
 
 It is called every minute. A run with a cap has an object in `runs/.caps/`. The function finds the
-hosts on which children of the run are, adds up what they have cost at on-demand prices, and does
-what ``decide`` says. `infra.inline` puts cost_cap.py and this module into the template `caps`, so
-it imports nothing else of ours.
+hosts on which children of the run are, adds up what they have cost, and does what ``decide`` says.
+A host on spot costs the spot price of the minute; where EC2 does not tell it, that on demand.
+`infra.inline` puts cost_cap.py and this module into the template `caps`, so it imports nothing else
+of ours.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from batchyard.cost_cap import Cap, CapAction, Decision, decide
 
@@ -32,7 +34,7 @@ def handler(event: object, context: object) -> dict[str, str]:
     """Look at each run that has a cap. A run that cannot be looked at does not stop the others."""
     import boto3
 
-    clients = {name: boto3.client(name) for name in ("s3", "batch", "ecs")}
+    clients = {name: boto3.client(name) for name in ("s3", "batch", "ecs", "ec2")}
     return look_at_runs(clients, os.environ["BUCKET"], os.environ.get("PREFIX", ""), time.time())
 
 
@@ -65,38 +67,116 @@ def _look_at_run(clients: Mapping[str, Any], store: JsonStore, key: str, now_s: 
             return "not shown yet"
         store.delete(key)
         return "over"
-    hosts = _describe_hosts(clients["ecs"], _find_instances(clients["batch"], unfinished))
-    run["hosts"] = add_hosts(run.get("hosts", {}), hosts, run["created_s"], now_s)
-    store.write(key, run)
     cap = Cap(**run["cap"])
-    decision = decide(cap, price_hosts(run["hosts"], cap), min_look_s=LOOK_S, max_look_s=LOOK_S)
+    hosts = _describe_hosts(clients["ecs"], _find_instances(clients["batch"], unfinished))
+    prices = find_prices(hosts, cap, _find_spot_prices(clients["ec2"], hosts, now_s))
+    run["hosts"] = add_hosts(run.get("hosts", {}), hosts, prices, run["created_s"], now_s)
+    store.write(key, run)
+    decision = decide(cap, price_hosts(run["hosts"]), min_look_s=LOOK_S, max_look_s=LOOK_S)
     if decision.action in (CapAction.HOLD, CapAction.STOP):
         _end_run(clients["batch"], store, run, unfinished, decision)
     return decision.action.value
 
 
-def add_hosts(
-    known: Mapping[str, Any], seen: Mapping[str, tuple[str, float]], created_s: float, now_s: float
-) -> dict[str, Any]:
-    """Return the hosts of a run by id, with the time that is paid for. Pure.
+class SeenHost(NamedTuple):
+    """A host on which children are now."""
 
-    ``seen``: id -> type, and when the host joined its cluster.
+    type: str
+    #: When it joined its cluster.
+    joined_s: float
+
+
+def find_prices(
+    hosts: Mapping[str, SeenHost], cap: Cap, spot_usd_h: Mapping[str, float]
+) -> dict[str, float]:
+    """Return id -> price of an hour now. Pure.
+
+    ``spot_usd_h``: the same of hosts on spot, as far as it is known. A host of an unknown type
+    costs as much as the dearest.
+    """
+    on_demand = dict(cap.type_usd_h)
+    return {
+        host_id: spot_usd_h.get(host_id, on_demand.get(host.type, cap.host_usd_h))
+        for host_id, host in hosts.items()
+    }
+
+
+def add_hosts(
+    known: Mapping[str, Any],
+    seen: Mapping[str, SeenHost],
+    prices: Mapping[str, float],
+    created_s: float,
+    now_s: float,
+) -> dict[str, Any]:
+    """Return the hosts of a run by id, with what they have cost until now. Pure.
+
+    The time since the last look costs what ``prices`` says, by id. A host is paid for from its
+    boot on.
     """
     hosts = dict(known)
-    for host_id, (kind, joined_s) in seen.items():
-        from_s = hosts.get(host_id, {}).get("from_s", max(created_s, joined_s - BOOT_S))
-        hosts[host_id] = {"type": kind, "from_s": from_s, "until_s": now_s}
+    for host_id, host in seen.items():
+        start_s = max(created_s, host.joined_s - BOOT_S)
+        entry = hosts.get(host_id, {"usd": 0.0, "until_s": start_s})
+        usd_h = prices[host_id]
+        usd = entry["usd"] + max(0.0, now_s - entry["until_s"]) * usd_h / _SECONDS_OF_HOUR
+        hosts[host_id] = {"type": host.type, "usd": usd, "usd_h": usd_h, "until_s": now_s}
     return hosts
 
 
-def price_hosts(hosts: Mapping[str, Any], cap: Cap) -> float:
-    """Return what the hosts have cost. One of an unknown type counts like the dearest. Pure."""
-    prices = dict(cap.type_usd_h)
-    cost_usd = 0.0
-    for host in hosts.values():
-        seconds = max(_MIN_PAID_S, host["until_s"] - host["from_s"])
-        cost_usd += seconds * prices.get(host["type"], cap.host_usd_h) / _SECONDS_OF_HOUR
-    return cost_usd
+def price_hosts(hosts: Mapping[str, Any]) -> float:
+    """Return what the hosts have cost, each a minute at least. Pure."""
+    least_h = _MIN_PAID_S / _SECONDS_OF_HOUR
+    return float(sum(max(host["usd"], least_h * host["usd_h"]) for host in hosts.values()))
+
+
+def _find_spot_prices(ec2: Any, hosts: Mapping[str, SeenHost], now_s: float) -> dict[str, float]:
+    """Return id -> price of an hour now, of hosts on spot whose price EC2 tells."""
+    try:
+        places = _find_spot_places(ec2, list(hosts))
+        types = sorted({kind for kind, _ in places.values()})
+        history = (
+            [
+                entry
+                for page in ec2.get_paginator("describe_spot_price_history").paginate(
+                    InstanceTypes=types,
+                    ProductDescriptions=["Linux/UNIX"],
+                    StartTime=datetime.fromtimestamp(now_s, UTC),
+                )
+                for entry in page["SpotPriceHistory"]
+            ]
+            if types
+            else []
+        )
+    except ec2.exceptions.ClientError as exc:
+        # On-demand prices are higher: the cap is kept, only earlier.
+        print(f"on-demand prices count for all hosts: {exc}")
+        return {}
+    history.sort(key=lambda entry: entry["Timestamp"])
+    prices = {
+        (entry["InstanceType"], entry["AvailabilityZone"]): float(entry["SpotPrice"])
+        for entry in history
+    }
+    return {host_id: prices[place] for host_id, place in places.items() if place in prices}
+
+
+def _find_spot_places(ec2: Any, host_ids: list[str]) -> dict[str, tuple[str, str]]:
+    """Return id -> type and zone, of the hosts that are on spot."""
+    instances = [
+        instance
+        for group in _split(sorted(host_ids))
+        for reservation in ec2.describe_instances(
+            Filters=[{"Name": "instance-id", "Values": group}]
+        )["Reservations"]
+        for instance in reservation["Instances"]
+    ]
+    return {
+        instance["InstanceId"]: (
+            instance["InstanceType"],
+            instance["Placement"]["AvailabilityZone"],
+        )
+        for instance in instances
+        if instance.get("InstanceLifecycle") == "spot"
+    }
 
 
 def _find_instances(batch: Any, jobs: Iterable[Any]) -> dict[str, set[str]]:
@@ -123,7 +203,7 @@ def _find_instances(batch: Any, jobs: Iterable[Any]) -> dict[str, set[str]]:
     return instances
 
 
-def _describe_hosts(ecs: Any, instances: Mapping[str, set[str]]) -> dict[str, tuple[str, float]]:
+def _describe_hosts(ecs: Any, instances: Mapping[str, set[str]]) -> dict[str, SeenHost]:
     hosts = {}
     for cluster, arns in instances.items():
         for group in _split(sorted(arns)):
@@ -134,7 +214,7 @@ def _describe_hosts(ecs: Any, instances: Mapping[str, set[str]]) -> dict[str, tu
                     for entry in instance.get("attributes", ())
                 }
                 joined = instance.get("registeredAt")
-                hosts[instance["ec2InstanceId"]] = (
+                hosts[instance["ec2InstanceId"]] = SeenHost(
                     attributes.get("ecs.instance-type", ""),
                     joined.timestamp() if joined else 0.0,
                 )

@@ -771,7 +771,7 @@ class RunEngine(Protocol):
         """Store where children ran that have ended, before the service forgets it.
 
         Those who watch a run call it after each overview. It sends at most one request for each
-        hundred children that ended, and a few for each hundred new hosts.
+        hundred children that ended, and every ten minutes a few for each hundred new hosts.
         """
 
     def store_prices(self, prices: Mapping[str, Any]) -> None:

@@ -391,7 +391,8 @@ class AwsRun:
             if not was_over:
                 self._job_ids.refresh()
             self._repeated_jobs.terminate(is_run_over=was_over)
-            overview = self._status.overview()
+            # Those who watch a run record its hosts: that needs no call of its own.
+            overview = self._status.overview(self._usage.next_ids)
             if overview.state is not RunState.RUNNING and not was_over:
                 self._submission.delete_counters()
             held = self._status.held_reason if self._record.cap else None
@@ -440,7 +441,7 @@ class AwsRun:
     def record_usage(self, overview: Overview) -> None:
         # A run goes on without its bill.
         with suppress(BatchyardError), self._session.giving_up_early():
-            self._usage.record(overview)
+            self._usage.record(overview, self._status.described_children)
 
     def store_prices(self, prices: Mapping[str, Any]) -> None:
         self._usage.store_prices(prices)

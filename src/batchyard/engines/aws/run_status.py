@@ -13,6 +13,7 @@ from typing import Any
 
 from batchyard.aws.batch import Batch
 from batchyard.batch.jobs import JobState
+from batchyard.batch.limits import MAX_DESCRIBED_JOBS
 from batchyard.engines.aws import attempt_counts, from_aws
 from batchyard.engines.aws.changed_children import number_of
 from batchyard.engines.aws.definitions import needs_worker
@@ -52,17 +53,21 @@ class RunStatusReader:
         self.forgotten: dict[str, set[int]] = {}
         #: Steps of which nothing shows which children succeeded.
         self._unknown_steps: set[str] = set()
+        #: Id -> description, of the other children that the last overview has described.
+        self.described_children: Mapping[str, Any] = {}
 
-    def overview(self) -> Overview:
+    def overview(self, child_ids: Sequence[str] = ()) -> Overview:
         """Return the state of the run.
 
         One DescribeJobs for each hundred jobs; at the end of the run also the calls of
-        ``attempt_counts``; none once the end states are stored.
+        ``attempt_counts``; none once the end states are stored. ``child_ids``: children that are
+        described, too, as far as the last of these calls has room.
         """
+        self.described_children = {}
         stored = self.end_states()
         if stored is not None and stored.was_stopped is not None:
             return from_aws.make_overview(stored.jobs, was_stopped=stored.was_stopped)
-        jobs = self.describe_jobs()
+        jobs = self.describe_jobs(child_ids)
         is_given_up = not self._job_ids.is_complete and self.was_stopped
         if is_given_up:
             jobs = [from_aws.give_up(job) for job in jobs]
@@ -109,14 +114,14 @@ class RunStatusReader:
             )
         return "; ".join(sentences)
 
-    def describe_jobs(self) -> list[JobDetail]:
-        """Return the jobs of all parts, in order."""
+    def describe_jobs(self, child_ids: Sequence[str] = ()) -> list[JobDetail]:
+        """Return the jobs of all parts, in order. ``child_ids``: see ``overview``."""
         stored = self.end_states()
         if stored is not None:
             return list(stored.jobs)
         parts = self._job_ids.parts_with_ids()
         submitted = [(part, job_id) for part, job_id in parts if not job_id.startswith(UNSUBMITTED)]
-        answers = self._describe_submitted(submitted)
+        answers = self._describe_submitted(submitted, child_ids)
         gone = [part for part, job_id in parts if self._is_forgotten(part, job_id, answers)]
         if submitted and (gone or not answers):
             # Another machine may have stored the end states.
@@ -148,14 +153,22 @@ class RunStatusReader:
                 counts = self._records.blocks_of_step(part.step).counts()
         return replace(job, commands=counts)
 
-    def _describe_submitted(self, parts: Sequence[tuple[Part, str]]) -> Mapping[str, Any]:
+    def _describe_submitted(
+        self, parts: Sequence[tuple[Part, str]], child_ids: Sequence[str]
+    ) -> Mapping[str, Any]:
         """Return job id -> description, for the jobs of the parts and the first child of arrays.
 
         The first child of an array tells when the array began.
         """
         job_ids = [job_id for _, job_id in parts]
-        first_child_ids = [f"{job_id}:0" for part, job_id in parts if part.size > 1]
-        return self._batch.describe(job_ids + first_child_ids)
+        job_ids += [f"{job_id}:0" for part, job_id in parts if part.size > 1]
+        room = -len(job_ids) % MAX_DESCRIBED_JOBS
+        other_ids = [child_id for child_id in child_ids if child_id not in job_ids][:room]
+        answers = self._batch.describe([*job_ids, *other_ids])
+        self.described_children = {
+            child_id: answers[child_id] for child_id in child_ids if child_id in answers
+        }
+        return answers
 
     def unfinished(self) -> Unfinished:
         described = self.describe_jobs()

@@ -1,8 +1,10 @@
 """Where the children of a run ran, stored in usage.json while AWS knows it.
 
 AWS Batch tells the container instance of each attempt for a week; ECS and EC2 tell what it was for
-an hour after its end. Those who watch a run record children soon after their end, a hundred in a
-call; whoever asks for the usage records the rest.
+an hour after its end. Those who watch a run ask about its jobs again and again, and one call
+describes a hundred jobs: children that have ended fill the rest of such a call. What is left is
+described when a job is over, a hundred children in a call; whoever asks for the usage describes
+the rest.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 from batchyard import s3_layout
 from batchyard.aws.batch import Batch
+from batchyard.aws.ecs import MAX_HOSTS
 from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.batch.limits import MAX_DESCRIBED_JOBS
 from batchyard.engines import usage as values
@@ -35,8 +38,13 @@ from batchyard.units import pluralize
 
 _ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 _RUNNING = (JobState.STARTING, JobState.RUNNING)
-#: ECS and EC2 forget a host an hour after its end.
-_MAX_PAUSE_S = 1800.0
+_BEGUN = (*_RUNNING, *_ENDED)
+#: ECS and EC2 forget a host an hour after its end: new hosts are looked up after this time, and
+#: children that no call had room for after the second one.
+_HOSTS_PAUSE_S, _MAX_PAUSE_S = 600.0, 1800.0
+
+#: A child of a part: its job's id, and its number in the job.
+_Child = tuple[Part, str, int]
 
 
 class UsageRecords:
@@ -70,10 +78,11 @@ class UsageRecords:
         self._host_ids: dict[str, str] = {}
         #: id of a job -> its children that are recorded, by number
         self._recorded: dict[str, set[int]] = {}
-        #: children that ran at the last look: (id of a job, number)
-        self._running: set[tuple[str, int]] = set()
-        self._call_count = 0
-        self._recorded_at_s = clock()
+        #: children that ran when they were described: (id of a job, number), latest last
+        self._running: dict[tuple[str, int], None] = {}
+        #: id -> child, of those that the next look at the run's jobs is to describe, too
+        self._next_children: dict[str, _Child] = {}
+        self._recorded_at_s = self._looked_at_hosts_s = clock()
         self._forgotten_count = 0
         self._fargate_count = 0
 
@@ -103,7 +112,7 @@ class UsageRecords:
         self._running.clear()
         if overview.state is RunState.RUNNING:
             self._describe(list(self._list_running(overview.jobs)))
-        self._describe(self._choose(overview.jobs, is_thorough=True))
+        self._describe(self._choose(overview, is_thorough=True))
         self._look_at_hosts(overview)
         if overview.state is not RunState.RUNNING:
             # This reads the record of each command. Until then, lost attempts count as a whole.
@@ -118,82 +127,122 @@ class UsageRecords:
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def record(self, overview: Overview) -> None:
-        """Record children that have ended: one call for each hundred of them.
+    @property
+    def next_ids(self) -> Sequence[str]:
+        """Ids of children that the next look at the run's jobs should describe, if it has room."""
+        return list(self._next_children)
 
-        Fewer are recorded at the end of the run, and once in half an hour.
+    def record(self, overview: Overview, answers: Mapping[str, Any] | None = None) -> None:
+        """Record children that have ended: one call for each hundred of them at most.
+
+        ``answers``: id -> description, of children that were described with the jobs of the run.
+        Those of a job that goes on wait for such a look; if none has room for them, they are
+        described in the next half hour.
         """
         ended_count = sum(job.count(*_ENDED) for job in overview.jobs)
-        if not ended_count or self._is_recorded(ended_count):
-            return
-        is_over = overview.state is not RunState.RUNNING
-        is_due = is_over or self._clock() - self._recorded_at_s > _MAX_PAUSE_S
-        if ended_count < MAX_DESCRIBED_JOBS and not is_due:
+        if not ended_count or self._count_recorded() >= ended_count:
+            self._next_children = {}
             return
         self._load()
-        children = self._choose(overview.jobs, is_thorough=is_due)
+        before = self._count_recorded()
+        self._read_answers(self._next_children, answers or {})
+        is_over = overview.state is not RunState.RUNNING
+        is_due = is_over or self._clock() - self._recorded_at_s > _MAX_PAUSE_S
+        children = self._choose(overview, is_thorough=is_due)
         if not is_due:
-            allowed_calls = ended_count // MAX_DESCRIBED_JOBS - self._call_count
-            full_groups = min(allowed_calls, len(children) // MAX_DESCRIBED_JOBS)
-            children = children[: max(0, full_groups) * MAX_DESCRIBED_JOBS]
-        if not children:
-            return
+            children = children[: len(children) // MAX_DESCRIBED_JOBS * MAX_DESCRIBED_JOBS]
         self._describe(children)
-        self._look_at_hosts(overview)
-        self._recorded_at_s = self._clock()
-        self._store()
+        if self._count_recorded() > before:
+            self._recorded_at_s = self._clock()
+        self._next_children = {
+            _id_of(child): child for child in self._choose_next(overview, MAX_DESCRIBED_JOBS)
+        }
+        if is_due or self._is_host_look_due():
+            self._look_at_hosts(overview)
+            self._store()
 
-    def _is_recorded(self, ended_count: int) -> bool:
-        return ended_count <= sum(map(len, self._recorded.values()))
+    def _is_host_look_due(self) -> bool:
+        """Return whether ECS may forget hosts, or a whole call of them is new."""
+        new_hosts = {use.host for use in self._usage.uses if use.host.startswith("arn:")}
+        age_s = self._clock() - self._looked_at_hosts_s
+        return len(new_hosts) >= MAX_HOSTS or age_s > _HOSTS_PAUSE_S
 
-    def _choose(
-        self, jobs: Sequence[JobDetail], *, is_thorough: bool = False
-    ) -> list[tuple[Part, str, int]]:
-        """Return children that have ended, by the counts of their jobs, and are not recorded.
+    def _count_recorded(self) -> int:
+        return sum(map(len, self._recorded.values()))
 
-        Of a job that goes on, some others may still run. Unless ``is_thorough``, those that began
-        last are left out.
+    def _choose(self, overview: Overview, *, is_thorough: bool) -> list[_Child]:
+        """Return children that are not recorded, of jobs that are over: they have ended.
+
+        ``is_thorough``: also of jobs that go on, as many as have ended by their counts.
         """
-        by_id = {job.id: job for job in jobs}
-        children: list[tuple[Part, str, int]] = []
-        for part, job_id in self._list_parts():
-            job = by_id.get(job_id)
-            if job is not None and not job_id.startswith(UNSUBMITTED):
-                numbers = self._choose_of_job(part, job, is_thorough)
-                children += [(part, job_id, number) for number in numbers]
+        children: list[_Child] = []
+        for part, job in self._list_jobs(overview.jobs):
+            if job.state.is_terminal:
+                numbers = self._list_ended(part, job, was_cut_short=_was_cut_short(overview))
+            elif is_thorough:
+                numbers = self._list_begun(part, job)[: self._count_missing(job)]
+            else:
+                continue
+            children += [(part, job.id, number) for number in numbers]
         return children
 
-    def _choose_of_job(self, part: Part, job: JobDetail, is_thorough: bool) -> Iterable[int]:
-        recorded = self._recorded.setdefault(job.id, set())
-        missing_count = job.count(*_ENDED) - len(recorded)
-        if missing_count <= 0:
-            return ()
-        if job.status_reason == StatusReason.DEPENDENCY_FAILED and not job.count(_ENDED[0]):
-            recorded.update(range(part.size))
-            return ()
-        numbers: Iterable[int] = range(part.size)
-        if job.state is JobState.FAILED and part.size > MAX_DESCRIBED_JOBS:
-            # Of a stopped array, nearly all children may have ended without a start.
-            numbers = self._list_started(part, job.id)
-        unrecorded = (number for number in numbers if number not in recorded)
-        if job.state.is_terminal:
-            return list(unrecorded)
-        # AWS tends to start children in the order of their numbers. Those that began last, and
-        # those that ran at the last look, are left to a later look: most of them still run.
-        candidates = (number for number in unrecorded if (job.id, number) not in self._running)
-        spared_count = 0 if is_thorough else 3 * job.count(*_RUNNING)
-        return list(islice(candidates, max(0, missing_count - spared_count)))
+    def _choose_next(self, overview: Overview, at_most: int) -> list[_Child]:
+        """Return children that have ended, and then those that may have ended."""
+        ended: list[_Child] = []
+        begun: list[_Child] = []
+        for part, job in self._list_jobs(overview.jobs):
+            if job.state.is_terminal:
+                numbers = self._list_ended(part, job, was_cut_short=False)
+                ended += [(part, job.id, number) for number in numbers]
+            else:
+                begun += [(part, job.id, number) for number in self._list_begun(part, job)]
+        return [*ended, *begun][:at_most]
 
-    def _list_started(self, part: Part, job_id: str) -> list[int]:
-        numbers = {
-            number_of(child_id)
-            for state in _ENDED
-            for child_id in self._batch.started_children(job_id, state)
-        }
-        self._recorded[job_id].update(set(range(part.size)) - numbers)
-        return sorted(numbers)
+    def _list_jobs(self, jobs: Sequence[JobDetail]) -> Iterator[tuple[Part, JobDetail]]:
+        """Yield the jobs with children that have ended and are not recorded."""
+        by_id = {job.id: job for job in jobs}
+        for part, job_id in self._list_parts():
+            job = by_id.get(job_id)
+            if job is None or job_id.startswith(UNSUBMITTED):
+                continue
+            recorded = self._recorded.setdefault(job_id, set())
+            if job.status_reason == StatusReason.DEPENDENCY_FAILED and not job.count(_ENDED[0]):
+                recorded.update(range(part.size))
+            if self._count_missing(job) > 0:
+                yield part, job
 
-    def _list_running(self, jobs: Sequence[JobDetail]) -> Iterator[tuple[Part, str, int]]:
+    def _count_missing(self, job: JobDetail) -> int:
+        return job.count(*_ENDED) - len(self._recorded.get(job.id, ()))
+
+    def _list_ended(self, part: Part, job: JobDetail, *, was_cut_short: bool) -> list[int]:
+        """Return the children of a job that is over, and that are not recorded.
+
+        ``was_cut_short``: nearly all children may have ended without a start. A call lists a
+        thousand of them, and describes a hundred.
+        """
+        recorded = self._recorded[job.id]
+        if was_cut_short and job.count(JobState.FAILED) > MAX_DESCRIBED_JOBS:
+            ids = self._batch.unstarted_children(job.id, JobState.FAILED)
+            recorded.update(map(number_of, ids))
+        return [number for number in range(part.size) if number not in recorded]
+
+    def _list_begun(self, part: Part, job: JobDetail) -> list[int]:
+        """Return children of a job that goes on which have begun, as far as that can be told.
+
+        AWS tends to start children in the order of their numbers. Those that ran when they were
+        described come last, so that each is described again after all others.
+        """
+        recorded = self._recorded[job.id]
+        seen = [number for job_id, number in self._running if job_id == job.id]
+        unseen = (
+            number
+            for number in range(part.size)
+            if number not in recorded and (job.id, number) not in self._running
+        )
+        unseen_count = job.count(*_BEGUN) - len(recorded) - len(seen)
+        return [*islice(unseen, max(0, unseen_count)), *seen]
+
+    def _list_running(self, jobs: Sequence[JobDetail]) -> Iterator[_Child]:
         by_id = {job.id: job for job in jobs}
         for part, job_id in self._list_parts():
             job = by_id.get(job_id)
@@ -206,33 +255,35 @@ class UsageRecords:
 
     # -- children ----------------------------------------------------------------------------------
 
-    def _describe(self, children: Sequence[tuple[Part, str, int]]) -> None:
+    def _describe(self, children: Sequence[_Child]) -> None:
         for first in range(0, len(children), MAX_DESCRIBED_JOBS):
-            uses: list[HostUse] = []
-            group = children[first : first + MAX_DESCRIBED_JOBS]
-            ids = [
-                job_id if part.size == 1 else f"{job_id}:{number}" for part, job_id, number in group
-            ]
-            answers = self._batch.describe(ids)
-            self._call_count += 1
-            for (part, job_id, number), child_id in zip(group, ids, strict=True):
-                if child_id in answers:
-                    uses += self._read_child(part, job_id, number, answers[child_id])
-                else:
-                    self._recorded.setdefault(job_id, set()).add(number)
-                    self._forgotten_count += 1
+            group = {_id_of(child): child for child in children[first : first + MAX_DESCRIBED_JOBS]}
+            answers = self._batch.describe(list(group))
             # Before the next call, which may fail: these children are not asked about again.
+            self._read_answers(group, answers)
+            for child_id in group.keys() - answers.keys():
+                _, job_id, number = group[child_id]
+                self._recorded.setdefault(job_id, set()).add(number)
+                self._forgotten_count += 1
+
+    def _read_answers(self, children: Mapping[str, _Child], answers: Mapping[str, Any]) -> None:
+        """Take what AWS Batch has answered about these children."""
+        uses: list[HostUse] = []
+        for child_id, child in children.items():
+            if child_id in answers:
+                uses += self._read_child(*child, answers[child_id])
+        if uses:
             self._usage = values.merge(self._usage, replace(self._usage, uses=tuple(uses)))
 
     def _read_child(
         self, part: Part, job_id: str, number: int, job: Mapping[str, Any]
     ) -> Iterator[HostUse]:
         state = JobState(job["status"])
-        self._running.discard((job_id, number))
+        self._running.pop((job_id, number), None)
         if state.is_terminal:
             self._recorded.setdefault(job_id, set()).add(number)
         else:
-            self._running.add((job_id, number))
+            self._running[job_id, number] = None
         index = from_aws.index_of(part, self._plan.job(part.step), job["jobId"])
         uses, attempts_on_fargate = from_aws.read_uses(part.step, index, job)
         self._fargate_count += attempts_on_fargate
@@ -250,13 +301,14 @@ class UsageRecords:
     # -- hosts -------------------------------------------------------------------------------------
 
     def _look_at_hosts(self, overview: Overview) -> None:
+        self._looked_at_hosts_s = self._clock()
         self._find_new_hosts()
         is_over = overview.state is not RunState.RUNNING
         usage = update_hosts(
             self._usage,
             self._finder,
             self._clock(),
-            is_complete=is_over and not self._choose(overview.jobs),
+            is_complete=is_over and not any(self._list_jobs(overview.jobs)),
         )
         self._usage = replace(usage, unknown=tuple(self._list_unknown(usage.hosts)))
 
@@ -314,7 +366,6 @@ class UsageRecords:
         document = self._files.read(USAGE)
         if document is not None:
             self._merge(document)
-        self._call_count = sum(map(len, self._recorded.values())) // MAX_DESCRIBED_JOBS
 
     def _merge(self, document: Mapping[str, Any]) -> None:
         """Add what a stored document knows."""
@@ -340,3 +391,13 @@ class UsageRecords:
         # A user who may only read asks each time.
         with suppress(BatchyardError):
             self._files.write(USAGE, document)
+
+
+def _id_of(child: _Child) -> str:
+    part, job_id, number = child
+    return job_id if part.size == 1 else f"{job_id}:{number}"
+
+
+def _was_cut_short(overview: Overview) -> bool:
+    """Return whether a run was ended, or held, before all its children had started."""
+    return overview.state is RunState.STOPPED or bool(overview.held)

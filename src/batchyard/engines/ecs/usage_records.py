@@ -131,7 +131,9 @@ class EcsUsage:
         usage = update_hosts(usage, self._finder, self._clock(), is_complete=is_over)
         unknown = self._list_unknown(usage, len(attempts) - len(on_hosts))
         usage = replace(usage, unknown=tuple(unknown))
-        usage = values.add_kept_seconds(usage, self._plan, self._list_commands)
+        if is_over:
+            # This reads the record of each command. Until then, lost attempts count as a whole.
+            usage = values.add_kept_seconds(usage, self._plan, self._list_commands)
         self._store(usage, host_ids)
         return usage
 
