@@ -10,13 +10,14 @@ from batchyard.engines.base import CommandDetail, RunEngine, RunRecord
 from batchyard.errors import InputError
 from batchyard.plan import PlannedJob, RunPart, is_index
 from batchyard.quick_dataclasses import dataclass
+from batchyard.sampling.samples import to_json as use_to_json
 from batchyard.status import iso
 
 #: Name of an order -> the key that it sorts by. Values that are missing come last.
 _ORDERS = {
     "number": lambda command: (),
     "seconds": lambda command: (-(command.detail.duration_s or 0.0),),
-    "memory": lambda command: (-command.detail.max_rss_kib,),
+    "memory": lambda command: (-command.detail.peak_memory_kib,),
     "started": lambda command: (command.detail.started_ms is None, command.detail.started_ms or 0),
 }
 ORDERS = tuple(_ORDERS)
@@ -152,19 +153,20 @@ def to_json(command: Command) -> dict[str, Any]:
         "host": detail.host,
         "started": iso(detail.started_ms),
         "ended": iso(detail.ended_ms),
-        "cpu_seconds": round(detail.user_s + detail.system_s, 3),
-        "memory_kib": detail.max_rss_kib,
+        "cpu_seconds": round(detail.cpu_s, 3),
+        "memory_kib": detail.peak_memory_kib,
+        "use": None if detail.use is None else use_to_json(detail.use),
     }
 
 
 def to_csv(commands: Sequence[Command]) -> str:
-    """Return the commands as CSV, with the members of ``to_json`` as columns."""
+    """Return the commands as CSV, with the members of ``to_json`` but ``use`` as columns."""
     import csv
     import io
 
     rows: list[Mapping[str, Any]] = [to_json(command) for command in commands]
     text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

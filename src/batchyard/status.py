@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from batchyard.batch.jobs import JobState, StatusReason
+from batchyard.batch.jobs import JobState, Resources, StatusReason
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import (
     AttemptDetail,
@@ -26,6 +26,8 @@ from batchyard.engines.base import (
 from batchyard.errors import BatchyardError
 from batchyard.plan import PlannedJob
 from batchyard.quick_dataclasses import dataclass
+from batchyard.sampling.samples import SampledUse, combine_steps
+from batchyard.sampling.samples import to_json as use_to_json
 from batchyard.units import format_memory, pluralize
 
 #: Number of failed children whose output is shown.
@@ -79,6 +81,15 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class StepUseStatus:
+    """What the sampled children of a step have used, and what each of them has requested."""
+
+    step: str
+    requested: Resources
+    use: SampledUse
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatus:
     run: str
     pipeline: str
@@ -104,6 +115,8 @@ class RunStatus:
     moved_children: int = 0
     #: Why no further child starts, or was started, because of the cap; empty if there is no reason.
     held: str = ""
+    #: Steps of which samples were taken.
+    uses: tuple[StepUseStatus, ...] = ()
 
     @property
     def is_interrupted(self) -> bool:
@@ -127,7 +140,9 @@ def of_engine(
         failures: tuple[Failure, ...] = ()
         waits: tuple[Wait, ...] = ()
         notes: tuple[str, ...] = ()
+        uses: tuple[StepUseStatus, ...] = ()
         if max_failures:
+            uses = tuple(_find_uses(record, engine))
             try:
                 failures = tuple(islice(_failures(record, engine, overview), max_failures))
                 waits = find_waits(engine, overview)
@@ -153,9 +168,17 @@ def of_engine(
             fallback=overview.fallback,
             moved_children=overview.moved_children,
             held=overview.held,
+            uses=uses,
         )
     finally:
         engine.close()
+
+
+def _find_uses(record: RunRecord, engine: RunEngine) -> Iterator[StepUseStatus]:
+    by_step = combine_steps(engine.step_uses(asks=False), engine.running_uses())
+    for job in record.plan.jobs:
+        if job.step in by_step:
+            yield StepUseStatus(job.step, job.resources, by_step[job.step].total)
 
 
 def find_waits(engine: RunEngine, overview: Overview) -> tuple[Wait, ...]:
@@ -342,6 +365,7 @@ def to_json(status: RunStatus) -> dict[str, Any]:
             }
             for excess in status.memory_excesses
         ],
+        "uses": [{"step": entry.step, **use_to_json(entry.use)} for entry in status.uses],
     }
 
 

@@ -7,14 +7,21 @@ from collections.abc import Iterator
 
 from batchyard.aws.s3 import S3Object
 from batchyard.batch.jobs import JobState, Resources
-from batchyard.engines.aws.share_records import read_commands
-from batchyard.engines.base import CommandDetail
+from batchyard.engines.aws.share_records import (
+    MAX_MEASURED,
+    read_commands,
+    read_measurements,
+    with_measurements,
+)
+from batchyard.engines.base import AttemptDetail, CommandDetail
 from batchyard.plan import PlannedJob
+from batchyard.sampling.samples import SampledUse, to_json
 
 RUN = "s3://bucket/runs/r/"
 JOB = PlannedJob("a", 2, True, Resources(1, 64), command_count=4, step_size=2)
 MEASURED = {"started_ms": 1000, "seconds": 1.5, "user_s": 0.5, "system_s": 0.1, "max_rss_kib": 9}
 SUCCESS = {"child": 0, "attempt": 2, "job": "j:0", "exit_code": 0, "ended": 3, **MEASURED}
+USE = SampledUse(3, 6.0, 1.5, 2.0, 2048, 50.5, 99.0, 1000, 16384)
 FAILURE = {"attempt": 1, "job": "j:0", "exit_code": 7, "out_of_memory": False, "ended": 3}
 
 
@@ -60,3 +67,26 @@ def test_failed_commands_are_those_that_never_succeeded() -> None:
 def test_one_command_is_found_by_its_number() -> None:
     assert [command.number for command in read(1)] == [1]
     assert read(3) == []
+
+
+def test_records_of_sampled_commands_have_their_use() -> None:
+    s3 = FakeS3()
+    s3.objects["done/a/0000001"] = {**SUCCESS, "use": to_json(USE)}
+    old, sampled, _ = read_commands(s3, RUN, JOB, None, failed_only=False)  # type: ignore[arg-type]
+    assert (old.use, sampled.use) == (None, USE)
+    assert sampled.peak_memory_kib == USE.peak_memory_kib
+
+
+def test_only_some_records_of_a_large_step_are_read_for_what_it_uses() -> None:
+    s3 = FakeS3()
+    s3.objects = {f"done/a/{number:07}": SUCCESS for number in range(1001)}
+    records = read_measurements(s3, RUN, JOB)  # type: ignore[arg-type]
+    assert s3.reads == len(records) <= MAX_MEASURED
+    assert min(records) == 0
+    assert max(records) > 950
+
+
+def test_the_command_of_a_child_gets_what_its_worker_has_measured() -> None:
+    attempt = AttemptDetail("j", "a", 0, 2, JobState.SUCCEEDED, 0, "", "", 0, 9, 0.0, 0.0, 0)
+    detail = with_measurements(CommandDetail.of_attempt(attempt, 0), {**SUCCESS, "use": None})
+    assert (detail.user_s, detail.system_s, detail.max_rss_kib, detail.use) == (0.5, 0.1, 9, None)

@@ -19,6 +19,7 @@ from batchyard.report import amounts, figures, lanes
 from batchyard.report.layout import wide
 from batchyard.report.markup import Markup, tag
 from batchyard.report.page import About, make_page
+from batchyard.sampling.samples import AttemptUse, SampledStep, SampledUse, Series
 from batchyard.status import Failure, RunStatus, StepStatus
 
 MAX_BARS = wide(()).max_bars
@@ -141,6 +142,23 @@ def test_a_run_that_succeeded() -> None:
         "60 %",
     ]
     assert len(parsed.bars) == 2 and "Failures" not in text and "Retries" not in text
+
+
+def test_what_children_use_is_a_table_and_a_chart_of_the_longest_attempt() -> None:
+    series = Series((0.5, 1.5), (10, 30), (40, None), (100, 900))
+    use = SampledUse(2, 4.0, 1.0, 1.5, 30 * 1024, 40.0, 40.0, 900, 1000, series)
+    sampled = SampledStep(use.without_series(), AttemptUse("work", 1, 2, use))
+    page = made(run(step()), [attempt()], uses={"work": sampled})
+    assert "Resources" in page.text("h2")
+    assert "work:1, attempt 2: 4.00 s" in page.text("h3")
+    labels = [svg.get("aria-label") for svg in page.all("svg") if svg.get("class", "")[:3] == "use"]
+    assert labels == [
+        "CPUs: 1.00 busy, at most 1.50; 1 vCPU requested",
+        "Memory: at most 30 MiB; 64 MiB requested",
+        "GPU: 40 % busy, at most 40 %",
+        "GPU memory: at most 900 MiB of 1000 MiB",
+    ]
+    assert "Resources" not in made(run(step()), [attempt()]).text("h2")
 
 
 def test_it_asks_for_nothing_from_anywhere_and_runs_no_script() -> None:

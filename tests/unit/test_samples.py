@@ -9,12 +9,15 @@ import pytest
 from batchyard.sampling import samples
 from batchyard.sampling.samples import (
     MAX_POINTS,
+    AttemptUse,
     GpuReading,
     Reading,
+    SampledStep,
     SampledUse,
     Samples,
     Series,
     combine,
+    combine_steps,
     from_json,
     to_json,
 )
@@ -151,3 +154,14 @@ def test_a_document_of_another_program_is_no_use(document: object) -> None:
 )
 def test_a_series_of_another_program_is_left_out(series: object) -> None:
     assert samples.series_from_json(series) == Series()
+
+
+def test_attempts_that_run_count_with_those_that_have_ended() -> None:
+    ended = SampledUse(1, 10.0, 1.0, 1.0, 100)
+    running = AttemptUse("a", 1, 1, SampledUse(3, 30.0, 2.0, 2.0, 50, series=Series((2.0,), (1,))))
+    first = SampledStep(ended, AttemptUse("a", 0, 1, ended))
+    assert combine_steps({"a": first}, []) == {"a": first}
+    combined = combine_steps({"a": first}, [running])["a"]
+    assert combined == SampledStep(SampledUse(4, 40.0, 1.75, 2.0, 100), running)
+    alone = combine_steps({}, [running])["a"]
+    assert alone == SampledStep(running.use.without_series(), running)

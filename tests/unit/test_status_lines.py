@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 import pytest
 
-from batchyard.batch.jobs import JobState
+from batchyard.batch.jobs import JobState, Resources
 from batchyard.cli.render import headline, status_lines
+from batchyard.cli.render_use import use_lines
 from batchyard.engines.aws.preparing import tag_text
 from batchyard.engines.base import AttemptDetail, RunState
-from batchyard.status import Failure, RunStatus, StepStatus
+from batchyard.sampling.samples import SampledUse
+from batchyard.status import Failure, RunStatus, StepStatus, StepUseStatus
 
 
 def run(state: RunState, ended_ms: int | None = None, *lines: str) -> RunStatus:
@@ -56,3 +58,17 @@ def test_escape_sequences_are_shown_and_not_executed() -> None:
 )
 def test_a_user_name_becomes_a_valid_tag(name: str, text: str) -> None:
     assert tag_text(name) == text
+
+
+def test_what_sampled_steps_use_is_a_table_of_its_own() -> None:
+    cpu = StepUseStatus("a", Resources(2, 512), SampledUse(3, 6.0, 1.5, 2.0, 100))
+    gpu = SampledUse(9, 18.0, 0.25, 1.0, 3 << 20, 88.4, 100, 20480, 24576)
+    lines = use_lines([cpu, StepUseStatus("train", Resources(4, 16384, 1), gpu)])
+    assert lines == [
+        "",
+        "step   busy CPUs  at most  memory at most   GPU  at most  GPU memory at most",
+        "a      1.50 of 2     2.00  1MiB of 512MiB     -        -                   -",
+        "train  0.25 of 4     1.00   3GiB of 16GiB  88 %    100 %      20GiB of 24GiB",
+    ]
+    assert use_lines([cpu])[1] == "step  busy CPUs  at most  memory at most"
+    assert use_lines([]) == []

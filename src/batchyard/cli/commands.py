@@ -89,7 +89,7 @@ def _to_row(command: Command) -> tuple[str, ...]:
     if detail.state is JobState.FAILED:
         exit_code = click.style(exit_code, fg="red")
     duration_s = detail.duration_s
-    memory_mib = detail.max_rss_kib // _KIB_PER_MIB
+    memory_mib = detail.peak_memory_kib // _KIB_PER_MIB
     return (
         f"{detail.step}:{detail.number}",
         exit_code,
@@ -97,7 +97,7 @@ def _to_row(command: Command) -> tuple[str, ...]:
         str(detail.attempts),
         str(detail.index),
         detail.host or "-",
-        f"{detail.user_s + detail.system_s:.1f}",
+        f"{detail.cpu_s:.1f}",
         format_memory(memory_mib) if memory_mib else "-",
         _shorten(command.text),
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from batchyard.batch.jobs import JobState, StatusReason
+from batchyard.cli import render_use
 from batchyard.cli.tables import table
 from batchyard.command_lengths import Expectation
 from batchyard.engines.base import AttemptDetail, RunState, ServiceRequest
@@ -58,6 +59,7 @@ def status_lines(status: RunStatus, now_ms: int, flags: str = "") -> list[str]:
     )
     rows = [_step_row(step, now_ms) for step in status.steps]
     lines += table(head, rows, right=frozenset(range(2, 9)))
+    lines += render_use.use_lines(status.uses)
     sizes = {step.name: step.size for step in status.steps}
     for failure in status.failures:
         name = _failure_name(failure, sizes[failure.attempt.step])

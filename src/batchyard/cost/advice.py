@@ -116,13 +116,13 @@ def measure_use(commands: Iterable[CommandDetail]) -> MeasuredUse | None:
     killed = sum(command.reason.startswith(_OUT_OF_MEMORY) for command in commands)
     if not succeeded and not killed:
         return None
-    peak_kib = max((command.max_rss_kib for command in succeeded), default=0)
+    peak_kib = max((command.peak_memory_kib for command in succeeded), default=0)
     seconds = [command.duration_s or 0.0 for command in succeeded]
     busy = measure_spread(
         [
-            (command.user_s + command.system_s) / command_s
+            command.cpu_s / command_s
             for command, command_s in zip(succeeded, seconds, strict=True)
-            if command_s >= _MIN_CPU_SECONDS and command.user_s + command.system_s
+            if command_s >= _MIN_CPU_SECONDS and command.cpu_s
         ]
     )
     return MeasuredUse(

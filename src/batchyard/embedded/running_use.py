@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchyard.sampling import samples
-from batchyard.sampling.samples import RunningUse
+from batchyard.sampling.samples import AttemptUse
 
 
-def to_text(uses: Sequence[RunningUse]) -> str:
+def to_text(uses: Sequence[AttemptUse]) -> str:
     """Return the text of the file."""
     rows = [[*running[:-1], samples.to_json(running.use)] for running in uses]
     return json.dumps(rows, separators=(",", ":"))
 
 
-def read(path: Path) -> list[RunningUse]:
+def read(path: Path) -> list[AttemptUse]:
     """Return what running attempts use; none if nobody has written it."""
     try:
         rows = json.loads(path.read_text())
     except (OSError, ValueError):
         return []
     return [
-        RunningUse(step, index, attempt, started_ms, use)
-        for step, index, attempt, started_ms, document in rows
+        AttemptUse(step, index, attempt, use)
+        for step, index, attempt, document in rows
         if (use := samples.from_json(document)) is not None
     ]

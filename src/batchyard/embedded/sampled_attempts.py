@@ -18,7 +18,7 @@ from batchyard.embedded import running_use
 from batchyard.embedded.attempts import Attempt
 from batchyard.embedded.runner import Task
 from batchyard.sampling.sampler import INTERVAL_S, Readers, Sampler, Subject
-from batchyard.sampling.samples import RunningUse, Samples
+from batchyard.sampling.samples import AttemptUse, Samples
 
 _CUDA_DEVICES = b"CUDA_VISIBLE_DEVICES"
 
@@ -88,7 +88,7 @@ class AttemptSampler:
     def _write(self, subjects: Sequence[Subject]) -> None:
         """Replace the file. A full disk does not end a run that writes nothing."""
         uses = [
-            RunningUse(task.step, task.index_in_step, task.attempt, attempt.started_ms or 0, use)
+            AttemptUse(task.step, task.index_in_step, task.attempt, use)
             for attempt in self._attempts
             for task in [attempt.task]
             if attempt.samples is not None and (use := attempt.samples.summarize()) is not None

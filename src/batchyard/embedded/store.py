@@ -342,6 +342,18 @@ class Store:
                 )
                 yield UseRow(job, child, attempt, command, use)
 
+    def longest_use(self, job: int) -> UseRow | None:
+        """Return the use of the attempt with the longest samples, with its series."""
+        sql = (
+            "SELECT child FROM sampled_use WHERE job = ? AND command < 0"
+            " ORDER BY seconds DESC, child LIMIT 1"
+        )
+        with _map_errors(self._path):
+            row = self._db.execute(sql, (job,)).fetchone()
+        if row is None:
+            return None
+        return max(self.uses(job, child=row[0]), key=lambda use_row: use_row.use.seconds)
+
     def total_uses(self) -> dict[int, SampledUse]:
         """Return job -> what its sampled attempts have used together."""
         with _map_errors(self._path):

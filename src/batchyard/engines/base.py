@@ -25,7 +25,7 @@ from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan, RunPart
 from batchyard.quick_dataclasses import dataclass
-from batchyard.sampling.samples import RunningUse, SampledUse
+from batchyard.sampling.samples import AttemptUse, SampledStep, SampledUse
 
 if TYPE_CHECKING:
     # Runs on this machine load nothing about AWS.
@@ -92,6 +92,13 @@ class JobDetail:
         return sum(self.counts[list(JobState).index(state)] for state in states)
 
 
+def measure_cpu_s(recorded_s: float, use: SampledUse | None) -> float:
+    """Return the CPU time that was recorded at the end, or else that of the samples."""
+    if recorded_s or use is None:
+        return recorded_s
+    return use.mean_cpus * use.seconds
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptDetail:
     """One attempt that has ended. Attempt 0: the child failed without ever starting."""
@@ -118,6 +125,16 @@ class AttemptDetail:
     #: What its samples show; None if it was not sampled. Only the attempts of one child that was
     #: asked for have a series.
     use: SampledUse | None = None
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time; of a container, that of its samples."""
+        return measure_cpu_s(self.user_s + self.system_s, self.use)
+
+    @property
+    def peak_memory_kib(self) -> int:
+        """The peak of the largest process, or of all processes in a sample, if that is more."""
+        return max(self.max_rss_kib, self.use.peak_memory_kib if self.use else 0)
 
     @property
     def duration_s(self) -> float:
@@ -177,6 +194,16 @@ class CommandDetail:
             child_attempt=attempt.attempt,
             use=attempt.use,
         )
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time; in a container, that of its samples."""
+        return measure_cpu_s(self.user_s + self.system_s, self.use)
+
+    @property
+    def peak_memory_kib(self) -> int:
+        """The peak of the largest process, or of all processes in a sample, if that is more."""
+        return max(self.max_rss_kib, self.use.peak_memory_kib if self.use else 0)
 
     @property
     def duration_s(self) -> float | None:
@@ -715,11 +742,11 @@ class RunEngine(Protocol):
         None if the engine knows only how many run. A child that has just begun may be missing.
         """
 
-    def running_uses(self) -> Sequence[RunningUse]:
+    def running_uses(self) -> Sequence[AttemptUse]:
         """Return what the attempts that run now have used. Empty if the engine does not know."""
 
-    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledUse]:
-        """Return step -> what its sampled attempts that have ended used together.
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledStep]:
+        """Return step -> what its sampled attempts that have ended used.
 
         Steps that were not sampled are left out. ``asks`` False: no request is sent.
         """

@@ -4,6 +4,7 @@
 - host_lanes: when slots and hosts were busy
 - timeline, lane_chart, durations, tables, failures: from figures to the parts of the page; costs:
   from a bill
+- resources: what children use, from their samples
 - page: from the parts to the document; style: its style sheet
 - markup: HTML and SVG elements, always escaped; amounts: numbers as text, ticks of axes
 """
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING
 
 import batchyard
 from batchyard import status
-from batchyard.engines.base import RunEngine, RunRecord
+from batchyard.engines.base import RunEngine, RunRecord, RunState
 from batchyard.errors import BatchyardError
 from batchyard.report.failures import MAX_FAILURES
 from batchyard.report.host_lanes import HostTimes
 from batchyard.report.page import About, make_charts, make_page
+from batchyard.report.resources import make_use_document
+from batchyard.sampling.samples import SampledStep, combine_steps
 from batchyard.status import RunStatus
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ def of_run(record: RunRecord, now_ms: int) -> str:
     try:
         about = _make_about(record, engine, run_status, now_ms)
         about = replace(about, cost=_find_bill(record, engine))
-        about = replace(about, hosts=_find_hosts(engine))
+        about = replace(about, hosts=_find_hosts(engine), uses=_find_uses(engine))
         return make_page(run_status, engine.attempts(engine.job_ids), about)
     finally:
         engine.close()
@@ -48,10 +51,32 @@ def charts_of_run(record: RunRecord, now_ms: int) -> str:
         about = _make_about(record, engine, run_status, now_ms)
         # The page reads bills from time to time: no request is sent for its charts.
         about = replace(about, cost=_find_bill(record, engine, asks=False))
-        about = replace(about, hosts=_find_hosts(engine))
+        # What has ended is drawn once, and while a run goes on no request is sent.
+        is_over = run_status.state is not RunState.RUNNING
+        about = replace(about, hosts=_find_hosts(engine), uses=_find_uses(engine, asks=is_over))
         return make_charts(run_status, engine.attempts(engine.job_ids), about)
     finally:
         engine.close()
+
+
+def uses_of_child(record: RunRecord, step: str, index: int) -> str:
+    """Return a document with what the attempts of a child have used, the one that runs too."""
+    engine = record.open()
+    try:
+        job_ids = [job.id for job in engine.overview().jobs if job.step == step]
+        uses = [
+            (f"Attempt {attempt.attempt}", attempt.use)
+            for attempt in engine.attempts(job_ids, index=index)
+            if attempt.use is not None
+        ]
+        uses += [
+            (f"Attempt {running.attempt}, so far", running.use)
+            for running in engine.running_uses()
+            if (running.step, running.index_in_step) == (step, index)
+        ]
+    finally:
+        engine.close()
+    return make_use_document(uses, record.plan.job(step).resources)
 
 
 def _make_about(record: RunRecord, engine: RunEngine, run_status: RunStatus, now_ms: int) -> About:
@@ -88,6 +113,14 @@ def _find_hosts(engine: RunEngine) -> dict[str, HostTimes]:
         )
         for host in usage.hosts
     }
+
+
+def _find_uses(engine: RunEngine, *, asks: bool = True) -> dict[str, SampledStep]:
+    """Return step -> what its sampled attempts have used, those that run included."""
+    try:
+        return combine_steps(engine.step_uses(asks=asks), engine.running_uses())
+    except BatchyardError:
+        return {}  # the page is still of use
 
 
 def _find_bill(record: RunRecord, engine: RunEngine, *, asks: bool = True) -> RunBill | None:

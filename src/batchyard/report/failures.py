@@ -129,9 +129,9 @@ def _numbers(failure: Failure, has_output: bool) -> str:
     if failure.exit_code is not None and not failure.reason.startswith(exit_code):
         parts.append(exit_code)
     parts.append(format_duration(usage.duration_s or 0.0))
-    parts.append(f"{format_duration(usage.user_s + usage.system_s)} CPU")
-    if usage.max_rss_kib:
-        parts.append(format_kib(usage.max_rss_kib))
+    parts.append(f"{format_duration(usage.cpu_s)} CPU")
+    if usage.peak_memory_kib:
+        parts.append(format_kib(usage.peak_memory_kib))
     if not has_output:
         parts.append("no output")
     return " \N{MIDDLE DOT} ".join(parts)

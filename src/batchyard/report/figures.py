@@ -77,8 +77,8 @@ class AttemptStats:
         self.numbers.append(attempt.attempt)
         self.host_numbers.append(self.hosts.setdefault(attempt.host, len(self.hosts)))
         self.busy_ms += attempt.ended_ms - start_ms
-        self.cpu_s += attempt.user_s + attempt.system_s
-        self.peak_kib = max(self.peak_kib, attempt.max_rss_kib)
+        self.cpu_s += attempt.cpu_s
+        self.peak_kib = max(self.peak_kib, attempt.peak_memory_kib)
         if ending is Ending.SUCCEEDED:
             self.succeeded_ms.append(attempt.ended_ms - start_ms)
             if attempt.attempt > 1:

@@ -28,9 +28,11 @@ from batchyard.report.figures import StepFigures
 from batchyard.report.host_lanes import HostTimes, find_hosts
 from batchyard.report.lane_chart import draw_hosts
 from batchyard.report.markup import Content, Markup, tag
+from batchyard.report.resources import resources_section
 from batchyard.report.style import CSS
 from batchyard.report.tables import Totals, steps_table
 from batchyard.report.timeline import COLOURS, draw_timeline
+from batchyard.sampling.samples import SampledStep
 from batchyard.status import RunStatus, explain_excess, explain_moves, iso
 from batchyard.units import pluralize
 
@@ -66,6 +68,8 @@ class About:
     cost: RunBill | None = None
     #: id of a host -> what is known of it
     hosts: Mapping[str, HostTimes] = field(default_factory=dict)
+    #: step -> what its sampled attempts have used
+    uses: Mapping[str, SampledStep] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ def make_charts(status: RunStatus, attempts: Iterable[AttemptDetail], about: Abo
             cost_section(about.cost),
             _timeline_section(drawn.steps, drawn.begin_ms, drawn.end_ms, is_open=is_open),
             _hosts_section(drawn, about, is_open=is_open),
+            resources_section(about.uses, about.plan),
             _durations_section(drawn.steps),
         ),
     )
@@ -130,6 +135,7 @@ def make_page(status: RunStatus, attempts: Iterable[AttemptDetail], about: About
             cost_section(about.cost),
             _timeline_section(steps, begin_ms, end_ms, is_open=not is_over),
             _hosts_section(drawn, about, is_open=not is_over),
+            resources_section(about.uses, about.plan),
             _durations_section(steps),
             failures_section(status.run, steps, status.failures, about.commands),
             _memory_section(status),
@@ -245,9 +251,9 @@ def _notes_on_steps() -> Markup:
         "attempts. The efficiency of a step is the share of its slots that were busy from its "
         "first start to its last end; a slot is room for one child if no other step runs. The "
         "efficiency of the run is the share of its vCPUs that children had. Peak memory is that "
-        "of the largest process, with the files that it maps; the system starts to count at the "
-        "size of the process that started it, so that all small processes show the size of the "
-        "engine.",
+        "of the largest process, with the files that it maps, or that of all processes of a child "
+        "in a sample, if it is more; the system starts to count at the size of the process that "
+        "started it, so that all small processes show the size of the engine.",
         class_="note",
     )
 

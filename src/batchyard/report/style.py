@@ -106,6 +106,22 @@ ul.legend {
 }
 .legend li { color: var(--soft); font-size: .8rem; }
 .legend svg { vertical-align: -.1em; margin-right: .45em; overflow: visible; }
+.panels {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); gap: .75rem 1.5rem;
+  margin: .5rem 0 1rem;
+}
+.panels figure {
+  display: flex; flex-direction: column; justify-content: flex-end; margin: 0; min-width: 0;
+  max-width: 40rem;
+}
+.panels figcaption { color: var(--soft); font-size: .78rem; margin-bottom: .25rem; }
+.panels b { color: var(--ink); font-weight: 600; margin-right: .35rem; }
+svg.use { display: block; width: 100%; height: 4.5rem; background: var(--panel); }
+.use .area { fill-opacity: .75; shape-rendering: crispEdges; }
+.use .base { stroke: var(--line); vector-effect: non-scaling-stroke; }
+.use .limit {
+  stroke: var(--ink); stroke-dasharray: 4 3; vector-effect: non-scaling-stroke; opacity: .6;
+}
 .money .shares {
   display: block; width: 100%; height: 1.1rem; border-radius: .3rem; max-width: 62rem;
 }

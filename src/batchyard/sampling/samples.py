@@ -70,15 +70,23 @@ class SampledUse(NamedTuple):
         return self._replace(series=Series())
 
 
-class RunningUse(NamedTuple):
-    """What an attempt that runs has used so far."""
+class AttemptUse(NamedTuple):
+    """What one attempt has used, or has used so far."""
 
     step: str
     #: Number of the child in its step.
     index_in_step: int
     attempt: int
-    started_ms: int
     use: SampledUse
+
+
+class SampledStep(NamedTuple):
+    """What the sampled attempts of a step have used."""
+
+    #: All of them together, without a series.
+    total: SampledUse
+    #: The attempt with the longest samples.
+    longest: AttemptUse
 
 
 class _Point:
@@ -240,6 +248,23 @@ def combine(uses: Iterable[SampledUse]) -> SampledUse | None:
         peak_gpu_memory_mib=total.gpu_memory_mib,
         gpu_memory_mib=gpu_memory,
     )
+
+
+def combine_steps(
+    ended: Mapping[str, SampledStep], running: Iterable[AttemptUse]
+) -> dict[str, SampledStep]:
+    """Return step -> what its attempts have used: those that have ended, and those that run."""
+    by_step = dict(ended)
+    for attempt in running:
+        earlier = by_step.get(attempt.step)
+        if earlier is None:
+            by_step[attempt.step] = SampledStep(attempt.use.without_series(), attempt)
+            continue
+        total = combine([earlier.total, attempt.use])
+        assert total is not None
+        longest = max(earlier.longest, attempt, key=lambda entry: entry.use.seconds)
+        by_step[attempt.step] = SampledStep(total, longest)
+    return by_step
 
 
 def _max_known(first: Any, second: Any) -> Any:

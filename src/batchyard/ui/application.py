@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchyard import diagnosis, operations, runs
+from batchyard import diagnosis, operations, report, runs
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import AttemptDetail, RunRecord
 from batchyard.errors import BatchyardError, from_os_error
@@ -88,6 +88,7 @@ class Application:
             ("GET", "/api/runs"): Route(self._follow_runs),
             ("GET", "/api/run"): Route(self._follow_run, ("run", "step")),
             ("GET", "/api/child"): Route(self._child, child),
+            ("GET", "/api/use"): Route(self._draw_use, child),
             ("GET", "/api/log"): Route(self._log, (*child, "attempt", "begin")),
             ("GET", "/api/log-search"): Route(
                 self._search_log, (*child, "attempt", "begin", "text")
@@ -199,6 +200,11 @@ class Application:
                 "attempts": attempts,
             }
         )
+
+    def _draw_use(self, parameters: Parameters) -> Answer:
+        """Answer an HTML document with what the attempts of a child have used."""
+        record = self._find_run(parameters)
+        return Answer(200, HTML, report.uses_of_child(record, *parameters.child(record)).encode())
 
     def _draw_charts(self, parameters: Parameters) -> Answer:
         record = self._find_run(parameters)
@@ -313,7 +319,7 @@ def _attempt(attempt: AttemptDetail) -> dict[str, Any]:
         "reason": explain_failure(attempt),
         "started_ms": attempt.started_ms,
         "ended_ms": attempt.ended_ms,
-        "cpu_s": attempt.user_s + attempt.system_s,
-        "memory_kib": attempt.max_rss_kib,
+        "cpu_s": attempt.cpu_s,
+        "memory_kib": attempt.peak_memory_kib,
         "gpus": list(attempt.gpus),
     }

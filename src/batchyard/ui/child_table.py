@@ -90,7 +90,7 @@ class ChildTable:
             min(_MAX_ATTEMPTS, attempt.attempt),
             exit_code,
             attempt.duration_s,
-            min(_MAX_KIB, max(0, attempt.max_rss_kib)),
+            min(_MAX_KIB, max(0, attempt.peak_memory_kib)),
         )
         return position
 

@@ -61,8 +61,9 @@ class RunModel:
         return changed
 
     def _measure(self, attempt: AttemptDetail) -> None:
-        self._cpu_s[attempt.step] += attempt.user_s + attempt.system_s
-        self._peak_kib[attempt.step] = max(self._peak_kib[attempt.step], attempt.max_rss_kib)
+        peak_kib = max(self._peak_kib[attempt.step], attempt.peak_memory_kib)
+        self._peak_kib[attempt.step] = peak_kib
+        self._cpu_s[attempt.step] += attempt.cpu_s
 
     def _count_failure(self, attempt: AttemptDetail) -> None:
         reason = status.explain_failure(attempt)

@@ -70,7 +70,7 @@ from batchyard.engines.ec2_hosts import HostFinder
 from batchyard.engines.usage import Usage
 from batchyard.errors import BatchyardError, InputError, RunLockedError
 from batchyard.plan import Plan
-from batchyard.sampling.samples import RunningUse, SampledUse
+from batchyard.sampling.samples import AttemptUse, SampledStep
 from batchyard.units import pluralize
 
 #: AWS Batch has one grace, and takes a while to end the containers after it.
@@ -335,11 +335,11 @@ class AwsRun:
                 ]
         return children
 
-    def running_uses(self) -> Sequence[RunningUse]:
+    def running_uses(self) -> Sequence[AttemptUse]:
         return ()
 
-    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledUse]:
-        return {}
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledStep]:
+        return self._commands.step_uses() if asks else {}
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False

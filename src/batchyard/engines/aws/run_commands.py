@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from batchyard.aws.s3 import S3
 from batchyard.batch.jobs import JobState
-from batchyard.engines.aws import share_records
+from batchyard.engines.aws import definitions, share_records
 from batchyard.engines.aws.success_records import SuccessRecords
 from batchyard.engines.base import AttemptDetail, CommandDetail
-from batchyard.plan import Plan
+from batchyard.plan import Plan, PlannedJob
+from batchyard.sampling import samples
+from batchyard.sampling.samples import AttemptUse, SampledStep, SampledUse
 from batchyard.worker.leases import Owner
 
 #: Returns the number of a child in its step and the attempt of the owner of a block.
@@ -50,12 +53,20 @@ class RunCommands:
         """
         # Attempts of a child follow each other; the last one decides.
         last_by_child = {(attempt.step, attempt.index): attempt for attempt in attempts}
+        records: dict[str, Mapping[int, Mapping[str, Any]]] = {}
         for attempt in last_by_child.values():
             planned = self._plan.job(attempt.step)
             has_records = planned.has_several_commands or planned.is_dynamic
-            if step in (None, attempt.step) and not has_records:
-                if number in (None, attempt.index):
-                    yield CommandDetail.of_attempt(attempt, attempt.index)
+            if step not in (None, attempt.step) or has_records:
+                continue
+            if number in (None, attempt.index):
+                if attempt.step not in records:
+                    records[attempt.step] = {} if failed_only else self._measurements(planned)
+                detail = CommandDetail.of_attempt(attempt, attempt.index)
+                record = records[attempt.step].get(attempt.index)
+                if record is not None and attempt.state is JobState.SUCCEEDED:
+                    detail = share_records.with_measurements(detail, record)
+                yield detail
         for job in self._plan.jobs:
             if step not in (None, job.step):
                 continue
@@ -65,6 +76,35 @@ class RunCommands:
                 yield from share_records.read_commands(
                     self._s3, self._address, job, number, failed_only=failed_only
                 )
+
+    def _measurements(self, job: PlannedJob) -> Mapping[int, Mapping[str, Any]]:
+        if not definitions.needs_worker(job):
+            return {}
+        return share_records.read_measurements(self._s3, self._address, job)
+
+    def step_uses(self) -> dict[str, SampledStep]:
+        """Return step -> what its commands have used, by some of the records of its workers."""
+        uses = {}
+        for job in self._plan.jobs:
+            sampled = [
+                AttemptUse(job.step, index, attempt, use)
+                for index, attempt, use in self._find_uses(job)
+                if use is not None
+            ]
+            total = samples.combine(entry.use for entry in sampled)
+            if total is not None:
+                longest = max(sampled, key=lambda entry: entry.use.seconds)
+                uses[job.step] = SampledStep(total, longest)
+        return uses
+
+    def _find_uses(self, job: PlannedJob) -> Iterator[tuple[int, int, SampledUse | None]]:
+        """Return child, attempt and use of commands that succeeded."""
+        if job.is_dynamic:
+            for command in self._find_in_blocks(job.step, None, failed_only=False):
+                yield command.index, command.child_attempt, command.use
+        else:
+            for record in self._measurements(job).values():
+                yield record["child"], record["attempt"], samples.from_json(record.get("use"))
 
     def _find_in_blocks(
         self, step: str, number: int | None, *, failed_only: bool

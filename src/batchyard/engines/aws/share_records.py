@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from batchyard import s3_layout
@@ -16,6 +17,8 @@ from batchyard.sampling import samples
 
 #: Records that are read at the same time.
 _CONCURRENCY = 16
+#: Records of a step that are read to find out what its commands use.
+MAX_MEASURED = 50
 
 
 def read_commands(
@@ -31,16 +34,7 @@ def read_commands(
     succeeded = {int(name) for name in names if name.isdigit()}
     requested_numbers = set() if failed_only else {n for n in succeeded if number in (None, n)}
     failures = _read_failures(s3, folder, [name for name in names if not name.isdigit()])
-    with ThreadPoolExecutor(_CONCURRENCY) as pool:
-        addresses = (
-            f"{folder}{s3_layout.success_record(command)}" for command in sorted(requested_numbers)
-        )
-        contents = pool.map(s3.get, addresses)
-        records = {
-            command: json.loads(data)
-            for command, data in zip(sorted(requested_numbers), contents, strict=True)
-            if data is not None
-        }
+    records = _read_successes(s3, folder, sorted(requested_numbers))
     for command in sorted({*records, *failures}):
         if number not in (None, command) or (failed_only and command in succeeded):
             continue
@@ -48,6 +42,38 @@ def read_commands(
         record = records.get(command) or executions[-1]
         attempts = len(executions) + (command in records)
         yield _make_detail(job, command, record, attempts)
+
+
+def read_measurements(s3: S3, address: str, job: PlannedJob) -> dict[int, Mapping[str, Any]]:
+    """Return command -> the record of its success, of up to MAX_MEASURED commands of a step."""
+    folder = s3_layout.records_address(address, job.step)
+    names = (entry.key.rpartition(f"done/{job.step}/")[2] for entry in s3.list(folder))
+    numbers = sorted(int(name) for name in names if name.isdigit())
+    stride = max(1, -(-len(numbers) // MAX_MEASURED))
+    return _read_successes(s3, folder, numbers[::stride])
+
+
+def with_measurements(detail: CommandDetail, record: Mapping[str, Any]) -> CommandDetail:
+    """Return the command of an attempt with what its worker has measured."""
+    return replace(
+        detail,
+        user_s=record.get("user_s", 0.0),
+        system_s=record.get("system_s", 0.0),
+        max_rss_kib=record.get("max_rss_kib", 0),
+        use=samples.from_json(record.get("use")),
+    )
+
+
+def _read_successes(s3: S3, folder: str, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    """Return command -> the record of its success: one call for each."""
+    with ThreadPoolExecutor(_CONCURRENCY) as pool:
+        addresses = (f"{folder}{s3_layout.success_record(command)}" for command in numbers)
+        contents = pool.map(s3.get, addresses)
+        return {
+            command: json.loads(data)
+            for command, data in zip(numbers, contents, strict=True)
+            if data is not None
+        }
 
 
 def _read_failures(s3: S3, folder: str, names: list[str]) -> dict[int, list[dict[str, Any]]]:

@@ -57,6 +57,7 @@ from batchyard.engines.scheduled.run import ScheduledRun
 from batchyard.engines.usage import Usage
 from batchyard.errors import BatchyardError, InputError
 from batchyard.plan import Plan, PlannedJob
+from batchyard.sampling.samples import SampledStep
 from batchyard.worker.leases import Owner
 
 #: Keys of the store: whether everything that the tasks need is in S3; why no further child starts.
@@ -233,6 +234,9 @@ class EcsRun(ScheduledRun):
         with self._files.tolerate_missing_bucket():
             return replace(job, commands=self._records.blocks_of_step(job.step).counts())
         return job
+
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledStep]:
+        return self._commands.step_uses() if asks else {}
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False

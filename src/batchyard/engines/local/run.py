@@ -27,7 +27,7 @@ from batchyard.engines.local import reading, running, step_limits
 from batchyard.engines.local.settings import LocalSettings
 from batchyard.engines.scheduled.run import ScheduledRun
 from batchyard.errors import InputError
-from batchyard.sampling.samples import RunningUse
+from batchyard.sampling.samples import AttemptUse
 
 
 class LocalRun(ScheduledRun):
@@ -97,7 +97,7 @@ class LocalRun(ScheduledRun):
             if planned.step in steps and child < planned.size
         ]
 
-    def running_uses(self) -> Sequence[RunningUse]:
+    def running_uses(self) -> Sequence[AttemptUse]:
         # The file of a process that died is left over.
         if self.holder is None:
             return []

@@ -32,7 +32,7 @@ from batchyard.engines.base import (
 from batchyard.engines.memory.simulation import MemorySettings, Simulation
 from batchyard.errors import InputError, OperationalError
 from batchyard.plan import Plan
-from batchyard.sampling.samples import RunningUse, SampledUse
+from batchyard.sampling.samples import AttemptUse, SampledStep
 
 
 class Simulations(Protocol):
@@ -141,10 +141,10 @@ class MemoryRun:
         steps = {job.step for job in jobs}
         return [child for child in self._simulation.running_children if child[0] in steps]
 
-    def running_uses(self) -> Sequence[RunningUse]:
+    def running_uses(self) -> Sequence[AttemptUse]:
         return ()
 
-    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledUse]:
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledStep]:
         return {}
 
     def commands(

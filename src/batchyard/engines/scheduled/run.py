@@ -31,7 +31,7 @@ from batchyard.engines.base import (
 from batchyard.engines.scheduled import reading
 from batchyard.errors import InputError, OperationalError, RunLockedError
 from batchyard.plan import Plan, PlannedJob
-from batchyard.sampling.samples import RunningUse, SampledUse
+from batchyard.sampling.samples import AttemptUse, SampledStep
 
 #: Time that a busy machine may take to stop a run, beyond the grace period.
 _STOP_SLACK_S = 30.0
@@ -225,12 +225,20 @@ class ScheduledRun:
         """See the contract. Attempts are recorded when they have ended."""
         return None
 
-    def running_uses(self) -> Sequence[RunningUse]:
+    def running_uses(self) -> Sequence[AttemptUse]:
         return ()
 
-    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledUse]:
-        uses = self._store.total_uses()
-        return {row.step: uses[row.number] for row in self._store.jobs() if row.number in uses}
+    def step_uses(self, *, asks: bool = True) -> Mapping[str, SampledStep]:
+        totals = self._store.total_uses()
+        uses = {}
+        for row in self._store.jobs():
+            longest = self._store.longest_use(row.number) if row.number in totals else None
+            if longest is not None:
+                planned = self._plan.job(row.step)
+                index = planned.index_in_step(longest.child)
+                attempt = AttemptUse(row.step, index, longest.attempt, longest.use)
+                uses[row.step] = SampledStep(totals[row.number], attempt)
+        return uses
 
     @property
     def job_ids(self) -> list[str]:

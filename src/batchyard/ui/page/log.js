@@ -4,6 +4,7 @@ import { bytes, count, duration, memory, plural, time } from "./amounts.js";
 import { AnsiReader } from "./ansi.js";
 import { commandLine, el, setText } from "./dom.js";
 import { NO_SERVER, follow, get, getJson, sayConnection } from "./live.js";
+import { ChildUse } from "./use.js";
 
 const PART = 256 * 1024,
   MAX_TEXT = 4 * PART,
@@ -69,10 +70,12 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
   const download = el("a", { class: "button", download: true }, "Download");
   const where = el("p", { class: "note", role: "status" }, "Reading …");
   const details = el("section", {});
+  const use = new ChildUse(child);
   view.append(
     el("h1", {}, `${step}:${index}`),
     el("p", { class: "lead" }, run),
     details,
+    use.node,
     el(
       "div",
       { class: "tools" },
@@ -313,6 +316,7 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
   // -- the child
 
   async function drawDetails() {
+    use.update(true);
     const answer = await getJson("/api/child", child);
     const rows = answer.attempts.map((one) =>
       el(
@@ -383,6 +387,7 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
     },
   });
   timer = setInterval(() => {
+    if (isRunning && !document.hidden) use.update(false);
     if (document.hidden || isBusy || end < size) return;
     if (isRunning) readsLeft = LAST_READS;
     else if (readsLeft-- <= 0) return;
@@ -391,6 +396,7 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
   return () => {
     isOver = true;
     clearInterval(timer);
+    use.close();
     stop();
   };
 }

@@ -1,0 +1,34 @@
+"""What children use, on the page: in the charts of a run, and beside the log of a child."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from small_runs import begin_run, execute, small_steps
+from ui_client import serve
+
+from batchyard.embedded.store import WHOLE_ATTEMPT, Store, UseRow
+from batchyard.sampling.samples import SampledUse, Series
+
+SERIES = Series((0.5, 1.5), (100, 300), (40, None), (1000, 9000))
+USE = SampledUse(2, 4.0, 1.0, 1.5, 300 * 1024, 40.0, 80.0, 9000, 16384, SERIES)
+
+
+def test_the_page_draws_steps_and_children_as_the_report_does(tmp_path: Path) -> None:
+    record = begin_run(tmp_path / ".batchyard", *small_steps())
+    execute(record)
+    with closing(Store.open(record.folder.database)) as store:
+        store.commit(uses=[UseRow(1, 2, 1, WHOLE_ATTEMPT, USE)])
+    with serve(record.home) as page:
+        charts = page.get("/api/charts", run=record.run_id, state="FAILED").text
+        sampled = page.get("/api/use", run=record.run_id, step="work", index=2).text
+        other = page.get("/api/use", run=record.run_id, step="work", index=1).text
+        child = page.get("/api/child", run=record.run_id, step="work", index=2).json()
+    assert "<h2>Resources</h2>" in charts
+    assert "work:2, attempt 1: 4.00 s" in charts
+    assert "<h2>Attempt 1: 4.00 s</h2>" in sampled
+    assert "at most 8.8 GiB of 16 GiB" in sampled
+    assert sampled.count("<figure>") == charts.count("<figure>") == 4
+    assert "<figure>" not in other
+    assert child["attempts"][0]["memory_kib"] == 300 * 1024
