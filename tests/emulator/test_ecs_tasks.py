@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,11 +92,13 @@ def test_a_task_is_stopped_with_sigterm_and_a_reason(ecs: Any, endpoint: Endpoin
     assert log_lines(endpoint, "/ecs/polite", arn)[-1] == "term"
 
 
-def test_a_task_that_ignores_sigterm_is_killed_after_its_stop_timeout(ecs: Any) -> None:
-    command = shell("trap '' TERM; while :; do sleep 0.05; done")
+def test_a_task_that_ignores_sigterm_is_killed_after_its_stop_timeout(
+    ecs: Any, tmp_path: Path
+) -> None:
+    command = shell(f"trap '' TERM; touch {tmp_path}/ready; while :; do sleep 0.05; done")
     register(ecs, "rude", {"command": command, "stopTimeout": 0})
     arn = run(ecs, "rude")
-    wait_for(ecs, arn, "RUNNING")
+    until((tmp_path / "ready").exists, bool)
     ecs.stop_task(task=arn)
     task = wait_for(ecs, arn, "STOPPED")
     assert task["stoppedReason"] == "Task stopped by user"

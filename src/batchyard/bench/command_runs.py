@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -60,7 +62,7 @@ def run_process(launch: Launch) -> Ended:
             raise InputError(f"the command cannot be started: {exc}") from None
         except OSError as exc:
             signals.deliver()
-            raise _start_error(launch, exc) from None
+            raise describe_start_error(launch, exc) from None
         try:
             signals.deliver()
             code = process.wait()
@@ -73,18 +75,27 @@ def run_process(launch: Launch) -> Ended:
         return Ended(seconds, _describe_exit(code, _tail(output)) if code else "")
 
 
-def _start_error(launch: Launch, exc: OSError) -> InputError | OperationalError:
+def describe_start_error(launch: Launch, exc: OSError) -> InputError | OperationalError:
+    """Return the error for a command that the system did not start."""
     if not launch.folder.is_dir():
         return InputError(
             f"--folder {launch.folder}: there is no such folder",
             hint="name the folder in which the command runs",
         )
     if isinstance(exc, FileNotFoundError | PermissionError | NotADirectoryError):
+        # A folder of PATH that cannot be searched makes the system deny any unknown name.
+        is_missing = isinstance(exc, PermissionError) and not _is_on_path(launch)
+        reason = os.strerror(errno.ENOENT) if is_missing else exc.strerror
         return InputError(
-            f"the command cannot be started: {launch.words[0]}: {exc.strerror}",
+            f"the command cannot be started: {launch.words[0]}: {reason}",
             hint="write program and arguments after `--`; a shell's syntax needs sh -c '...'",
         )
     return from_os_error(exc, "start", launch.words[0])
+
+
+def _is_on_path(launch: Launch) -> bool:
+    program, path = launch.words[0], launch.environ.get("PATH")
+    return "/" in program or shutil.which(program, os.F_OK, path) is not None
 
 
 def _tail(output: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 from batchyard.bench.command_measuring import measure_command
 from batchyard.bench.command_report import command_text, load_markets, run_usd
 from batchyard.bench.command_request import CommandRequest, request_of_step
-from batchyard.bench.command_runs import Ended, Launch, run_process
+from batchyard.bench.command_runs import Ended, Launch, describe_start_error, run_process
 from batchyard.bench.reading import from_json
 from batchyard.bench.result_files import read
 from batchyard.bench.results import STAND_IN_NOTE, Outcome, Results
@@ -317,6 +318,14 @@ def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
         run_process(launch("sh", folder=tmp_path / "none"))
     with pytest.raises(InputError, match="cannot be started"):
         run_process(launch("sh", "-c", "a\0b"))
+
+
+def test_a_folder_of_path_that_cannot_be_searched_is_not_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "text").touch(mode=0o600)
+    denied = PermissionError(errno.EACCES, "Permission denied")
+    for program, reason in (("no-such-program", "No such file"), ("text", "Permission denied")):
+        words = Launch((program,), tmp_path, {"PATH": str(tmp_path)})
+        assert f": {program}: {reason}" in str(describe_start_error(words, denied))
 
 
 def test_an_interrupt_ends_the_command_and_its_children(tmp_path: Path) -> None:
