@@ -7,7 +7,7 @@ child. Parsing is separate from reading, for the tests.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 #: Returns the content of a file; empty if it cannot be read, as for a process that has ended.
@@ -180,10 +180,7 @@ class ContainerCgroups:
         if not self._patterns and self._searches_left:
             # A container that has just ended has no cgroup any more.
             self._searches_left -= 1
-            paths = [path for path in self._list_folders(self._root) if container_id in path]
-            patterns = {path.replace(container_id, "{id}") for path in paths}
-            # Without the folders that a container has made below its own one.
-            self._patterns = tuple(path for path in patterns if "{id}" in path.rpartition("/")[2])
+            self._patterns = tuple(self._find_patterns(container_id))
         folders = [pattern.replace("{id}", container_id) for pattern in self._patterns]
         cpu_s = memory_kib = None
         for folder in folders:
@@ -193,6 +190,14 @@ class ContainerCgroups:
         if cpu_s is None and memory_kib is None:
             return None
         return ProcessUse(cpu_s or 0.0, memory_kib or 0)
+
+    def _find_patterns(self, container_id: str) -> Iterator[str]:
+        """Return the paths of the container's cgroups that measure anything, without its id."""
+        for path in self._list_folders(self._root):
+            # Not the folders that a container has made below its own one.
+            if container_id in path.rpartition("/")[2]:
+                if any(self._read(f"{path}/{name}") for name in _CGROUP_FILES):
+                    yield path.replace(container_id, "{id}")
 
 
 _CGROUP_FILES = ("cpu.stat", "cpuacct.usage", "memory.stat")
