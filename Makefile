@@ -70,6 +70,7 @@ bench: $(STAMP)  ## ours beside the peers, ratios printed
 	$(BIN)/python benchmarks/endpoint.py
 	$(BIN)/python benchmarks/aws_calls.py
 	$(BIN)/python benchmarks/ui.py
+	$(BIN)/python benchmarks/sampling.py
 	-$(BIN)/python benchmarks/hand_out.py
 	@$(MAKE) --no-print-directory bench-compute
 
