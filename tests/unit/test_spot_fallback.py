@@ -13,7 +13,7 @@ from batchyard import Step as PythonStep
 from batchyard import plan as planning
 from batchyard.batch.jobs import JobState
 from batchyard.engines.aws.retry_rules import count_attempts
-from batchyard.engines.aws.spot_fallback import can_move, find_fallback
+from batchyard.engines.aws.spot_fallback import can_move, find_fallback, make_notes
 from batchyard.engines.aws.target import Target, from_json, to_json
 from batchyard.engines.base import AttemptDetail, Fallback, JobDetail, Unfinished
 from batchyard.environments import Environment
@@ -110,6 +110,21 @@ def test_a_child_is_tried_on_spot_as_often_as_it_may_be_reclaimed(
     assert count_attempts(job, moved, has_worker=has_worker) == retries + 1
     assert (target.queue_of(job), moved.queue_of(job)) == ("spot", "steady")
     assert from_json(to_json(moved)) == moved
+
+
+def test_the_plan_names_steps_that_are_reclaimed_more_often_than_the_rule_says() -> None:
+    plan = make_plan(
+        Step("exact", "true", array=2),
+        Step("plain", "true", retries=3),
+        Step("worker", "true", retries=1, outputs=("x",)),
+        Step("kept", "true", retries=3, queue="own"),
+    )
+    target = replace(TARGET, max_reclaims=2)
+    notes = [note for note in make_notes(plan, target) if "together" in note]
+    assert [(note.split(":")[1].strip(), note[note.index("after") :]) for note in notes] == [
+        ("plain", "after 4 reclaims, not 2. It is exact with `retries: 0`"),
+        ("worker", "after 3 reclaims, not 2. It is exact with `retries: 0`"),
+    ]
 
 
 def test_patience_begins_again_when_a_child_starts_or_ends() -> None:

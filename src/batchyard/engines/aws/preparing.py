@@ -69,7 +69,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         refuses_misfits=request.refuses_misfits,
     )
     target = replace(target, is_sampled=request.is_sampled)
-    notes = [*render.render(plan, target).notes, *spot_fallback.make_notes(plan)]
+    notes = [*render.render(plan, target).notes, *spot_fallback.make_notes(plan, target)]
     if folder is not None:
         notes += inputs.check_inputs(plan, folder)
     return PreparedRun(

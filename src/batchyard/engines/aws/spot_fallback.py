@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 
 from batchyard import s3_layout
+from batchyard.engines.aws import retry_rules
+from batchyard.engines.aws.definitions import needs_worker
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.target import Target
 from batchyard.engines.base import (
@@ -36,7 +38,7 @@ def require_on_demand_queues(plan: Plan, environment: Environment) -> None:
             environment.queue(needs_gpu=bool(job.resources.gpus), on_demand=True)
 
 
-def make_notes(plan: Plan) -> Iterator[str]:
+def make_notes(plan: Plan, target: Target) -> Iterator[str]:
     """Return what AWS Batch does by itself, and what needs a command that watches the run."""
     rule = plan.spot
     if rule is None:
@@ -46,6 +48,7 @@ def make_notes(plan: Plan) -> Iterator[str]:
         yield f"spot: {', '.join(own_queues)}: a step with its own `queue` stays in it"
     if rule.reclaims is not None:
         occasion = f"after {pluralize(rule.reclaims, 'reclaim')} of a child"
+        yield from _note_later_moves(plan, target, rule.reclaims)
     else:
         occasion = f"after {format_duration(rule.wait_s or 0)} in which no child of a step started"
     yield (
@@ -54,6 +57,23 @@ def make_notes(plan: Plan) -> Iterator[str]:
         " moved; a queue whose second compute environment is on demand takes over by itself where"
         " spot has no capacity"
     )
+
+
+def _note_later_moves(plan: Plan, target: Target, reclaims: int) -> Iterator[str]:
+    """Yield a sentence about steps whose children may be reclaimed more often.
+
+    AWS Batch counts attempts, whatever ended them, so that retries can be used up by reclaims.
+    """
+    for job in plan.jobs:
+        if not can_move(plan, target, job.step) or job.retry.attempts == 1:
+            continue
+        count = retry_rules.count_attempts(job, target, has_worker=needs_worker(job))
+        if count > reclaims:
+            yield (
+                f"spot: {job.step}: AWS Batch counts reclaims and the {job.retry.attempts - 1} of"
+                f" `retries` together: a child that never fails itself goes on, on demand, after"
+                f" {count} reclaims, not {reclaims}. It is exact with `retries: 0`"
+            )
 
 
 def find_fallback(
