@@ -29,6 +29,8 @@ class Prices:
     network_usd_h: Mapping[str, float] = field(default_factory=dict)
     #: where the prices of nodes and network come from
     fixed_source: str = ""
+    #: US dollars for a gibibyte of an EBS volume in a month, by type of the volume
+    disk_usd_gib_month: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, instance_type: str | None) -> float | None:
         return self.usd_h.get(instance_type) if instance_type else None
@@ -47,6 +49,7 @@ def load_prices(*, spot: bool = False) -> Prices:
         date,
         network["usd_h"],
         f"{region}; nodes of {date} ({now}), network of {network['date']} ({network['now']})",
+        listed["disks"]["usd_gib_month"],
     )
 
 

@@ -167,4 +167,5 @@ class Supervisor:
         unpriced_s = sum(
             max(MIN_BILLED_S, host.until_s - host.from_s) for host in bill.hosts if host.usd is None
         )
-        return bill.paid_usd + bill.address_usd + unpriced_s * cap.host_usd_h / _HOUR_S
+        extra_usd = bill.address_usd + bill.disk_usd
+        return bill.paid_usd + extra_usd + unpriced_s * cap.host_usd_h / _HOUR_S

@@ -22,6 +22,7 @@ from batchyard.embedded.store import AttemptRow, Store
 from batchyard.engines.base import CommandDetail, Offer, RunRequest
 from batchyard.errors import OperationalError
 from batchyard.pipeline import Pipeline, Step
+from batchyard.sampling.samples import SampledUse
 
 GIB_KIB = 1024 * 1024
 NOBODY = {
@@ -42,12 +43,17 @@ class NoAws:
         raise OperationalError("no AWS in a test")
 
 
-def find_offers(needed: Resources) -> Offers:
-    return price_types(needed, NoAws())
+def find_offers(needed: Resources, gpu_mib: int) -> Offers:
+    return price_types(needed, NoAws(), gpu_memory_mib=gpu_mib)
 
 
 def make_command(
-    *, seconds: float = 10.0, cpu_s: float = 5.0, peak_kib: int = 0, reason: str = ""
+    *,
+    seconds: float = 10.0,
+    cpu_s: float = 5.0,
+    peak_kib: int = 0,
+    reason: str = "",
+    use: SampledUse | None = None,
 ) -> CommandDetail:
     return CommandDetail(
         step="train",
@@ -64,6 +70,7 @@ def make_command(
         max_rss_kib=peak_kib,
         host="",
         child_attempt=1,
+        use=use,
     )
 
 
@@ -142,7 +149,7 @@ def test_too_much_and_too_little_are_both_said() -> None:
         "a: asks for 2GiB and used up to 2.9GiB, for which AWS Batch would kill it: write"
         " `memory: 4GiB`",
         "a: asks for 1 vCPU and kept 3.6 busy: `cpus: 4` lets it run as it did here",
-        "a: the use of its GPUs is not recorded; they stay as requested",
+        "a: the memory of its GPUs was not sampled; any GPU is taken to fit",
     )
     killed = MeasuredUse(0, 0, None, None, 1)
     (step,) = advise_steps([("a", Resources(1, 2048), killed)], find_offers).steps
@@ -188,3 +195,62 @@ def test_the_command_and_python_show_the_same(
     assert step["peak_mib"] == 2048 and step["needed"]["memory_mib"] == 2560
     assert step["types"] and step["needed_usd"]["spot_usd"] <= step["requested_usd"]["spot_usd"]
     assert PythonPipeline.load(file).advise() == document
+
+
+# -- GPUs ------------------------------------------------------------------------------------------
+
+
+def gpu_use(
+    peak_mib: int, *, whole_mib: int = 22_888, percent: float = 80.0, memory_kib: int = GIB_KIB
+) -> SampledUse:
+    """Return samples of a command on a GPU with so much memory."""
+    return SampledUse(
+        *(5, 10.0, 1.0, 2.0, memory_kib, percent, 100.0),
+        peak_gpu_memory_mib=peak_mib,
+        gpu_memory_mib=whole_mib,
+    )
+
+
+def advise_gpu(*uses: SampledUse | None) -> Any:
+    use = measure_use([make_command(peak_kib=GIB_KIB, use=sample) for sample in uses])
+    (step,) = advise_steps([("train", Resources(4, 8192, 1), use)], find_offers).steps
+    return step
+
+
+def test_types_whose_gpus_have_the_measured_memory_are_named() -> None:
+    step = advise_gpu(gpu_use(9000), gpu_use(16_000), None)
+    assert step.use.peak_gpu_mib == 16_000 and step.needed_gpu_mib == 20_000
+    types = [price.offer.type for price in step.as_needed]
+    # A T4 has 16 GiB, an A10G 22.4 GiB, an L4 as much.
+    assert types and all(listed.gpu_memory_mib >= 20_000 for listed in types)
+    assert step.as_requested.offer.type.gpu == "T4"
+    assert "train: used up to 15.6GiB of the memory of a GPU: GPUs with 19.5GiB or more fit" in (
+        step.sentences
+    )
+    document = step.to_json()
+    assert (document["peak_gpu_mib"], document["needed_gpu_mib"]) == (16_000, 20_000)
+    small = advise_gpu(gpu_use(2000))
+    assert small.as_needed[0].offer.type.gpu == "T4"
+
+
+def test_a_framework_that_takes_the_whole_gpu_needs_no_larger_one() -> None:
+    step = advise_gpu(gpu_use(22_000))
+    assert step.needed_gpu_mib == 22_888
+    assert any("which its framework may have reserved" in text for text in step.sentences)
+
+
+def test_a_gpu_with_little_to_do_is_named() -> None:
+    idle = advise_gpu(gpu_use(2000, percent=4.0), gpu_use(2000, percent=8.0))
+    assert any("busy for 6 % of the time" in text for text in idle.sentences)
+    assert not any("busy for" in text for text in advise_gpu(gpu_use(2000)).sentences)
+
+
+def test_without_samples_any_gpu_is_taken_to_fit() -> None:
+    step = advise_gpu(None)
+    assert step.needed_gpu_mib == 0 and step.use.gpu_percent is None
+    assert any("was not sampled" in text for text in step.sentences)
+
+
+def test_samples_have_the_memory_of_all_processes_together() -> None:
+    use = measure_use([make_command(peak_kib=GIB_KIB, use=gpu_use(1, memory_kib=3 * GIB_KIB))])
+    assert use is not None and use.peak_mib == 3072

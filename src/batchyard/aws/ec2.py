@@ -112,6 +112,20 @@ class Ec2:
             documents += [entry for group in reservations for entry in group["Instances"]]
         return documents
 
+    def volumes(self, ids: Sequence[str]) -> list[Any]:
+        """Return the volumes that EC2 knows: those of an instance are gone with it."""
+        return [
+            volume
+            for first in range(0, len(ids), _MAX_VALUES)
+            for volume in self._describe(
+                "describe_volumes",
+                "Volumes",
+                "volumes",
+                "volume-id",
+                ids[first : first + _MAX_VALUES],
+            )
+        ]
+
     def launch_template(self, version: str, *, id: str = "", name: str = "") -> Any:
         """Return a version of a launch template, found by its id or its name."""
         key = {"LaunchTemplateId": id} if id else {"LaunchTemplateName": name}

@@ -87,6 +87,8 @@ def _saving_lines(cost: RunBill) -> Iterator[str]:
             yield f"{words}: {show_dollars(abs(saved_usd))} against {total} on demand"
     if cost.address_usd:
         yield f"public IPv4 addresses, not part of the sum: {show_dollars(cost.address_usd)}"
+    if cost.disk_usd:
+        yield f"disks of the hosts (EBS), not part of the sum: {show_dollars(cost.disk_usd)}"
 
 
 def _step_row(step: StepBill) -> tuple[str, ...]:

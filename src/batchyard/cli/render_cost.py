@@ -112,12 +112,17 @@ def _advice_row(step: StepAdvice) -> tuple[str, ...]:
     return (
         step.step,
         _show_resources(step.requested),
-        f"{busy} vCPUs, {peak}",
+        f"{busy} vCPUs, {peak}{_show_gpu_use(step)}",
         "?" if step.needed is None else _show_resources(step.needed),
         ", ".join(types) or "?",
         _show_spot_usd(step.as_requested),
         _show_spot_usd(next(iter(step.as_needed), None)),
     )
+
+
+def _show_gpu_use(step: StepAdvice) -> str:
+    peak_mib = None if step.use is None else step.use.peak_gpu_mib
+    return "" if peak_mib is None else f", GPU {format_memory(peak_mib)}"
 
 
 def _show_resources(resources: Resources) -> str:

@@ -16,6 +16,7 @@ from batchyard.cost.run_cost import StepPrice, StepUse, sort_prices
 from batchyard.engines.base import CommandDetail
 from batchyard.errors import BatchyardError
 from batchyard.plan import Plan
+from batchyard.sampling.samples import SampledUse
 from batchyard.units import MAX_MEMORY_MIB, format_memory, pluralize
 
 #: Memory above the largest measured peak.
@@ -33,7 +34,13 @@ _OUT_OF_MEMORY = "OutOfMemoryError"
 _KIB_PER_MIB = 1024
 _MIB_PER_GIB = 1024
 
-Find = Callable[[Resources], market.Offers]
+#: Below this mean use, a sentence says that a GPU had little to do.
+_IDLE_GPU_PERCENT = 25
+#: From this part of a GPU's memory on, a framework may have reserved all of it at its start.
+_RESERVED_PART = 0.9
+
+#: Returns the offers for what a child requests, and for the memory in MiB of each of its GPUs.
+Find = Callable[[Resources, int], market.Offers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,11 @@ class MeasuredUse:
     vcpus: float | None
     #: commands that were killed for their memory
     out_of_memory: int = 0
+    #: the largest peak of a GPU's memory, and the whole memory of that GPU; None if not measured
+    peak_gpu_mib: int | None = None
+    gpu_mib: int | None = None
+    #: mean use of the GPUs over all commands; None if it was not measured
+    gpu_percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,8 @@ class StepAdvice:
     use: MeasuredUse | None = None
     #: what a child needs, with some room
     needed: Resources | None = None
+    #: memory in MiB that each GPU needs, with some room; 0 if it is not known
+    needed_gpu_mib: int = 0
     #: the earlier commands as requested, on the type on which a child is cheapest
     as_requested: StepPrice | None = None
     #: the same commands with what is needed, on the types that fit, cheapest first
@@ -76,6 +90,9 @@ class StepAdvice:
             "needed": _resources_to_json(self.needed),
             "peak_mib": use and use.peak_mib,
             "busy_vcpus": use and use.vcpus,
+            "peak_gpu_mib": use and use.peak_gpu_mib,
+            "gpu_percent": use and use.gpu_percent,
+            "needed_gpu_mib": self.needed_gpu_mib or None,
             "types": [price.offer.type.name for price in self.as_needed if price.offer],
             "requested_usd": _prices_to_json(self.as_requested),
             "needed_usd": _prices_to_json(cheapest),
@@ -105,7 +122,7 @@ def advise(plan: Plan, home: Path, prices: market.Market) -> Advice:
     }
     return advise_steps(
         [(job.step, job.resources, uses[job.step]) for job in plan.jobs],
-        lambda needed: market.price_types(needed, prices),
+        lambda needed, gpu_mib: market.price_types(needed, prices, gpu_memory_mib=gpu_mib),
     )
 
 
@@ -117,6 +134,12 @@ def measure_use(commands: Iterable[CommandDetail]) -> MeasuredUse | None:
     if not succeeded and not killed:
         return None
     peak_kib = max((command.peak_memory_kib for command in succeeded), default=0)
+    samples = [command.use for command in succeeded if command.use is not None]
+    gpu_peak = max(
+        (use for use in samples if use.peak_gpu_memory_mib is not None),
+        key=lambda use: use.peak_gpu_memory_mib or 0,
+        default=None,
+    )
     seconds = [command.duration_s or 0.0 for command in succeeded]
     busy = measure_spread(
         [
@@ -131,7 +154,30 @@ def measure_use(commands: Iterable[CommandDetail]) -> MeasuredUse | None:
         math.ceil(peak_kib / _KIB_PER_MIB) if peak_kib else None,
         busy.p95_s if busy else None,
         killed,
+        gpu_peak and gpu_peak.peak_gpu_memory_mib,
+        gpu_peak and gpu_peak.gpu_memory_mib,
+        _mean_gpu_percent(samples),
     )
+
+
+def _mean_gpu_percent(samples: Iterable[SampledUse]) -> float | None:
+    """Return the mean use of the GPUs, each command by its seconds."""
+    parts = [(use.mean_gpu_percent, use.seconds) for use in samples]
+    known = [(percent, seconds) for percent, seconds in parts if percent is not None]
+    total_s = sum(seconds for _, seconds in known)
+    if not total_s:
+        return None
+    return sum(percent * seconds for percent, seconds in known) / total_s
+
+
+def find_needed_gpu_mib(requested: Resources, use: MeasuredUse) -> int:
+    """Return the memory that each GPU needs; 0 if it is not known, or there are no GPUs.
+
+    Never more than the GPU had on which it was measured: there it was enough.
+    """
+    if not requested.gpus or use.peak_gpu_mib is None:
+        return 0
+    return min(math.ceil(use.peak_gpu_mib * _HEADROOM), use.gpu_mib or MAX_MEMORY_MIB)
 
 
 def find_needed(requested: Resources, use: MeasuredUse) -> Resources:
@@ -161,27 +207,32 @@ def advise_steps(steps: Iterable[tuple[str, Resources, MeasuredUse | None]], fin
             advice.append(StepAdvice(step, requested, sentences=(sentence,)))
             continue
         needed = find_needed(requested, use)
+        gpu_mib = find_needed_gpu_mib(requested, use)
         seconds = use.seconds
-        as_requested = _price(StepUse(step, requested, seconds), find, sources)
-        as_needed = _price(StepUse(step, needed, seconds), find, sources)
+        as_requested = _price(StepUse(step, requested, seconds), 0, find, sources)
+        as_needed = _price(StepUse(step, needed, seconds), gpu_mib, find, sources)
         advice.append(
             StepAdvice(
                 step,
                 requested,
                 use,
                 needed,
+                gpu_mib,
                 next(iter(as_requested), None),
                 tuple(as_needed[:_MAX_TYPES]),
-                tuple(_make_sentences(step, requested, needed, use)),
+                (
+                    *_make_sentences(step, requested, needed, use),
+                    *_make_gpu_sentences(step, use, gpu_mib, has_gpus=bool(requested.gpus)),
+                ),
             )
         )
     return Advice(tuple(advice), tuple(sources))
 
 
-def _price(use: StepUse, find: Find, sources: dict[str, None]) -> Sequence[StepPrice]:
+def _price(use: StepUse, gpu_mib: int, find: Find, sources: dict[str, None]) -> Sequence[StepPrice]:
     """Return the step on all types that fit, cheapest first; none if no price is known."""
     try:
-        offers = find(use.requested)
+        offers = find(use.requested, gpu_mib)
     except BatchyardError as exc:
         sources[f"{use.step}: {exc}"] = None
         return ()
@@ -215,8 +266,28 @@ def _make_sentences(
             f"{step}: asks for {pluralize(requested.vcpus, 'vCPU')} and kept {use.vcpus:.1f} busy:"
             f" `cpus: {needed.vcpus}` {verb}"
         )
-    if requested.gpus:
-        yield f"{step}: the use of its GPUs is not recorded; they stay as requested"
+
+
+def _make_gpu_sentences(
+    step: str, use: MeasuredUse, gpu_mib: int, *, has_gpus: bool
+) -> Iterable[str]:
+    if not has_gpus:
+        return
+    if use.peak_gpu_mib is None:
+        yield f"{step}: the memory of its GPUs was not sampled; any GPU is taken to fit"
+    else:
+        peak = format_memory(use.peak_gpu_mib)
+        is_reserved = use.gpu_mib and use.peak_gpu_mib >= use.gpu_mib * _RESERVED_PART
+        reason = ", which its framework may have reserved at the start" if is_reserved else ""
+        yield (
+            f"{step}: used up to {peak} of the memory of a GPU{reason}: GPUs with"
+            f" {format_memory(gpu_mib)} or more fit"
+        )
+    if use.gpu_percent is not None and use.gpu_percent < _IDLE_GPU_PERCENT:
+        yield (
+            f"{step}: its GPUs were busy for {use.gpu_percent:.0f} % of the time: it may cost less"
+            " without a GPU, or with several commands on one"
+        )
 
 
 def _resources_to_json(resources: Resources | None) -> dict[str, int] | None:

@@ -14,8 +14,10 @@ so that used + idle + lost is always what is paid.
 from __future__ import annotations
 
 from bisect import bisect_right
+from calendar import monthrange
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from batchyard.batch.jobs import Resources
@@ -24,7 +26,7 @@ from batchyard.batch.jobs import Resources
 MIN_BILLED_S = 60
 #: A spot instance that EC2 itself interrupts this early costs nothing.
 FREE_RECLAIM_S = 3600
-_HOUR_S = 3600
+_HOUR_S, _DAY_S = 3600, 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,16 @@ def add_bills(bills: Iterable[Bill]) -> Bill:
         None if None in on_demand else sum(usd or 0.0 for usd in on_demand),
         tuple(name for bill in bills for name in bill.unpriced),
     )
+
+
+def price_disk(gib: int, usd_gib_month: float, from_s: float, until_s: float) -> float:
+    """Return what an EBS volume costs: by the second, and by the days of the month.
+
+    At least a minute is billed, also of an instance that is free. Times are in UTC.
+    """
+    begin = datetime.fromtimestamp(from_s, UTC)
+    month_s = monthrange(begin.year, begin.month)[1] * _DAY_S
+    return usd_gib_month * gib * max(MIN_BILLED_S, until_s - from_s) / month_s
 
 
 def price_instance(instance: Instance) -> float:

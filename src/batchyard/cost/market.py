@@ -125,13 +125,15 @@ def price_types(
     *,
     architecture: str = X86,
     limit: int | None = DEFAULT_LIMIT,
+    gpu_memory_mib: int = 0,
 ) -> Offers:
     """Return the cheapest types that can run a child with these resources, at today's prices.
 
+    ``gpu_memory_mib``: memory that each GPU has at least.
     Raises InputError if no type is large enough, and OperationalError if none of them has a known
     price.
     """
-    types = select_types(needed, architecture)
+    types = select_types(needed, architecture, gpu_memory_mib)
     offers = find_offers(types, market, datetime.now(UTC), limit)
     if not offers.offers:
         names = ", ".join(listed.name for listed in types[:_MAX_NAMES])

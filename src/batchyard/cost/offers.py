@@ -12,6 +12,7 @@ from batchyard.ec2_types import InstanceType
 from batchyard.engines.base import FARGATE_CHOICE, HostChoice
 from batchyard.errors import InputError
 from batchyard.pipeline import Pipeline
+from batchyard.units import format_memory
 
 #: The zone of a price that is the lowest of a region, where the zone itself is not known.
 CHEAPEST_ZONE = ""
@@ -76,9 +77,12 @@ class Offer:
         }
 
 
-def select_types(needed: Resources, architecture: str = ec2_types.X86) -> list[InstanceType]:
+def select_types(
+    needed: Resources, architecture: str = ec2_types.X86, gpu_memory_mib: int = 0
+) -> list[InstanceType]:
     """Return the types that can run a child with these resources, smallest first.
 
+    ``gpu_memory_mib``: memory that each GPU has at least.
     The memory of a type is what a host of it registers with ECS. Types whose GPUs ECS cannot
     assign, other accelerators and bare metal are left out; so are GPU types for a child without
     GPUs. Raises InputError if no type is large enough.
@@ -86,11 +90,14 @@ def select_types(needed: Resources, architecture: str = ec2_types.X86) -> list[I
     fitting = [
         listed
         for listed in ec2_types.TYPES.values()
-        if listed.architecture == architecture and _can_run(listed, needed)
+        if listed.architecture == architecture
+        and _can_run(listed, needed)
+        and listed.gpu_memory_mib >= gpu_memory_mib
     ]
     if not fitting:
+        gpu = f" with {format_memory(gpu_memory_mib)} of GPU memory" if gpu_memory_mib else ""
         raise InputError(
-            f"no {architecture} instance type offers {needed} to one job",
+            f"no {architecture} instance type offers {needed}{gpu} to one job",
             hint="ask for less; a host offers a little less memory than its type has",
         )
     fitting.sort(key=lambda listed: (listed.gpus, listed.vcpus, listed.memory_mib, listed.name))

@@ -13,7 +13,7 @@ from typing import Any
 from batchyard import ec2_types
 from batchyard.batch.jobs import Resources
 from batchyard.cost import host_prices, run_cost
-from batchyard.cost.bill import Bill, Instance, StepCost, Use, make_bill
+from batchyard.cost.bill import Bill, Instance, StepCost, Use, make_bill, price_disk
 from batchyard.cost.host_prices import HostPrices
 from batchyard.cost.market import AwsMarket, PastMarket
 from batchyard.cost.run_cost import RunCost
@@ -24,7 +24,6 @@ from batchyard.plan import Plan, PlannedJob
 from batchyard.units import pluralize
 
 NOT_COUNTED = (
-    "disks of the hosts",
     "NAT gateways and network traffic",
     "S3, CloudWatch Logs and other services",
 )
@@ -113,6 +112,8 @@ class RunBill:
     hosts: tuple[HostBill, ...]
     #: what public IPv4 addresses of the hosts cost, which is not part of ``bill``
     address_usd: float
+    #: what the EBS volumes of the hosts cost, as far as they are known; not part of ``bill``
+    disk_usd: float
     #: the time up to which the run is billed
     until_s: float
     #: whether nothing can change any more
@@ -155,6 +156,7 @@ class RunBill:
             "on_demand_usd": bill.on_demand_usd,
             "saved_usd": bill.saved_usd,
             "address_usd": self.address_usd,
+            "disk_usd": self.disk_usd,
             "until_s": self.until_s,
             "is_final": self.is_final,
             "steps": [step.to_json() for step in self.steps],
@@ -242,10 +244,12 @@ def make_run_bill(record: RunRecord, usage: Usage, prices: HostPrices) -> RunBil
         tuple(_bill_steps(record.plan, usage, bill)),
         tuple(hosts),
         _price_addresses(hosts),
+        _price_disks(hosts),
         usage.seen_s,
         usage.is_final,
         tuple(_list_unknown(usage, bill)),
-        prices.sources,
+        (*prices.sources, *_list_disk_sources(usage)),
+        (*_list_unpriced_disks(usage.hosts), *NOT_COUNTED),
     )
 
 
@@ -318,6 +322,33 @@ def _price_addresses(hosts: Iterable[HostBill]) -> float:
     usd_h = load_prices().network_usd_h["public_ipv4"]
     seconds = sum(entry.until_s - entry.from_s for entry in hosts if entry.host.has_public_address)
     return usd_h * seconds / _HOUR_S
+
+
+def _price_disks(hosts: Iterable[HostBill]) -> float:
+    listed = load_prices().disk_usd_gib_month
+    return sum(
+        price_disk(gib, listed[kind], entry.from_s, entry.until_s)
+        for entry in hosts
+        for kind, gib in entry.host.disks
+        if kind in listed
+    )
+
+
+def _list_disk_sources(usage: Usage) -> Iterator[str]:
+    if any(host.disks for host in usage.hosts):
+        prices = load_prices()
+        elsewhere = f", not of {usage.region}" if usage.region != prices.region else ""
+        yield f"prices of disks: those of {prices.region}{elsewhere}"
+
+
+def _list_unpriced_disks(hosts: Iterable[PaidHost]) -> Iterator[str]:
+    """Yield which disks are not counted: their sizes, or prices, are not known."""
+    listed = load_prices().disk_usd_gib_month
+    missing = sum(
+        not host.disks or any(kind not in listed for kind, _ in host.disks) for host in hosts
+    )
+    if missing:
+        yield f"disks of {pluralize(missing, 'host')}"
 
 
 def _list_unknown(usage: Usage, bill: Bill) -> Iterator[str]:

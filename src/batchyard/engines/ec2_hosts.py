@@ -79,7 +79,7 @@ def _may_change(host: PaidHost) -> bool:
 
 
 class HostFinder:
-    """Looks up hosts: a call of ECS for a hundred new ones, a call of EC2 for two hundred."""
+    """Looks up hosts: a call of ECS for a hundred new ones, two of EC2 for two hundred."""
 
     def __init__(self, session: AwsSession) -> None:
         self._ecs = Ecs(session)
@@ -117,11 +117,33 @@ class HostFinder:
         except (AccessDeniedError, AwsRefusedError) as exc:
             self.refusals[f"launch and end of hosts: {exc.message}"] = None
             return {}
+        documents = [document for document in documents if document["InstanceId"] in by_id]
+        disks = self._find_disks(
+            [entry for entry in documents if not by_id[entry["InstanceId"]].disks]
+        )
         return {
-            document["InstanceId"]: read_instance(by_id[document["InstanceId"]], document, now_s)
+            host_id: read_instance(by_id[host_id], document, now_s, disks.get(host_id, ()))
             for document in documents
-            if document["InstanceId"] in by_id
+            for host_id in [document["InstanceId"]]
         }
+
+    def _find_disks(
+        self, documents: Sequence[Mapping[str, Any]]
+    ) -> dict[str, tuple[tuple[str, int], ...]]:
+        """Return id of an instance -> its EBS volumes, of instances that have not ended."""
+        ids = {
+            mapping["Ebs"]["VolumeId"]: document["InstanceId"]
+            for document in documents
+            for mapping in document.get("BlockDeviceMappings", ())
+            if "VolumeId" in mapping.get("Ebs", {})
+        }
+        disks: dict[str, tuple[tuple[str, int], ...]] = {}
+        # A bill without disks says so; it is no reason to ask for more rights.
+        with suppress(AccessDeniedError, AwsRefusedError):
+            for volume in self._ec2.volumes(list(ids)) if ids else ():
+                host_id = ids[volume["VolumeId"]]
+                disks[host_id] = (*disks.get(host_id, ()), (volume["VolumeType"], volume["Size"]))
+        return disks
 
 
 def cluster_of(arn: str) -> str:
@@ -155,8 +177,13 @@ def _read_resources(entries: Iterable[Mapping[str, Any]]) -> Resources:
     )
 
 
-def read_instance(host: PaidHost, document: Mapping[str, Any], now_s: float) -> PaidHost:
-    """Return the host with what EC2's description of it adds."""
+def read_instance(
+    host: PaidHost,
+    document: Mapping[str, Any],
+    now_s: float,
+    disks: tuple[tuple[str, int], ...] = (),
+) -> PaidHost:
+    """Return the host with what EC2's description of it, and of its disks, adds."""
     is_over = document["State"]["Name"] in _ENDED
     is_spot = document.get("InstanceLifecycle") == "spot"
     reason = document.get("StateReason", {}).get("Code", "")
@@ -170,6 +197,7 @@ def read_instance(host: PaidHost, document: Mapping[str, Any], now_s: float) -> 
         ended_s=_read_end_s(document, now_s) if is_over else None,
         was_reclaimed=is_spot and was_reclaimed,
         has_public_address=host.has_public_address or bool(document.get("PublicIpAddress")),
+        disks=disks or host.disks,
     )
 
 

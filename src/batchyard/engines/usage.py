@@ -44,6 +44,8 @@ class PaidHost:
     capacity: Resources | None = None
     #: whether it has a public IPv4 address, which costs extra
     has_public_address: bool = False
+    #: its EBS volumes, each with its type and GiB; empty if they are not known
+    disks: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ def _merge_host(older: PaidHost, newer: PaidHost) -> PaidHost:
         was_reclaimed=newer.was_reclaimed or older.was_reclaimed,
         capacity=newer.capacity or older.capacity,
         has_public_address=newer.has_public_address or older.has_public_address,
+        disks=newer.disks or older.disks,
     )
 
 
@@ -216,7 +219,13 @@ def from_json(document: Mapping[str, Any]) -> Usage:
 
 def _host_from_json(fields: Mapping[str, Any]) -> PaidHost:
     capacity = fields["capacity"]
-    return PaidHost(**{**fields, "capacity": None if capacity is None else Resources(**capacity)})
+    return PaidHost(
+        **{
+            **fields,
+            "capacity": None if capacity is None else Resources(**capacity),
+            "disks": tuple((kind, gib) for kind, gib in fields.get("disks", ())),
+        }
+    )
 
 
 def _number(

@@ -111,6 +111,8 @@ def _notes(cost: RunBill) -> Iterator[str]:
     )
     if cost.address_usd:
         yield f"Public IPv4 addresses cost {format_usd(cost.address_usd)} more."
+    if cost.disk_usd:
+        yield f"Disks of the hosts (EBS) cost {format_usd(cost.disk_usd)} more."
     for sentence in cost.unknown:
         yield f"Not known: {sentence}."
     yield f"Not counted: {', '.join(cost.not_counted)}."
