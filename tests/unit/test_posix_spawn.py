@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -56,3 +59,20 @@ def test_variables_that_no_process_can_have_are_refused() -> None:
             output_of("/usr/bin/env", environ=environ)
     with pytest.raises(ValueError, match="null byte"):
         output_of("/usr/bin/printf", "a\0b", environ={})
+
+
+def test_signals_that_are_ignored_stay_ignored_but_for_those_of_python() -> None:
+    """As under nohup. Python itself ignores SIGPIPE and SIGXFSZ, and handles SIGINT."""
+    spawn = (
+        "import os; from batchyard.embedded import posix_spawn\n"
+        "argv = ['/bin/cat', '/proc/self/status']\n"
+        "os.waitpid(posix_spawn.spawn(argv[0], argv, {}, 0, 1), 0)"
+    )
+    command = ["sh", "-c", 'trap "" HUP USR1; exec "$0" -c "$1"', sys.executable, spawn]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    fields = dict(line.split(":\t") for line in lines)
+    masks = {name: int(fields[name], 16) for name in ("SigIgn", "SigBlk", "SigCgt")}
+    ignored = {number for number in range(1, 32) if masks["SigIgn"] >> (number - 1) & 1}
+    assert ignored >= {signal.SIGHUP, signal.SIGUSR1}
+    assert ignored.isdisjoint({signal.SIGPIPE, signal.SIGXFSZ})
+    assert masks["SigBlk"] == masks["SigCgt"] == 0

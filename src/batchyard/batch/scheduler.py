@@ -171,7 +171,7 @@ class Scheduler:
             changes.append(Requeued(job_id, index, attempt))
         else:
             self._settle(tracked, index, FAILED, outcome.status_reason, attempt, changes)
-        return self._notify_followers(changes)
+        return self._notify_followers(changes) if self._ended_parents else changes
 
     def allow_series(self, job_id: str, length: int) -> None:
         """Let so many children of a job start one after the other in the same room.
@@ -473,8 +473,9 @@ class Scheduler:
             if job.pair_followers or job.is_sequential:
                 for follower, its_child, fail_reason in self._release_children(job, child, code):
                     todo.append((follower, its_child, FAILED, fail_reason, 0))
-            for follower in job.child_followers.pop(child, ()):
-                self._ended_parents.append((follower, code == SUCCEEDED))
+            if job.child_followers:
+                for follower in job.child_followers.pop(child, ()):
+                    self._ended_parents.append((follower, code == SUCCEEDED))
             if job.is_over:
                 self._settle_job(job, reason, changes)
             if code == FAILED and self._fail_fast:

@@ -115,12 +115,14 @@ class TrackedJob:
         "ready",
         "reason",
         "series_length",
+        "size",
         "stopping",
         "unmet",
     )
 
     def __init__(self, job: Job, number: int) -> None:
         self.job = job
+        self.size = job.size
         #: order of submission
         self.number = number
         self.codes = bytearray(bytes([PENDING]) * job.size)
@@ -234,7 +236,7 @@ class TrackedJob:
 
     @property
     def is_over(self) -> bool:
-        return self.counts[SUCCEEDED] + self.counts[FAILED] == self.job.size
+        return self.counts[SUCCEEDED] + self.counts[FAILED] == self.size
 
     @property
     def state(self) -> JobState:

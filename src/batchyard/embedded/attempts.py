@@ -182,7 +182,7 @@ class Attempts(Generic[A]):
     def _output_end(self, attempt: A) -> int:
         """Return the length of the output at the end of the command that has just ended."""
         length, boundaries = self._spawner.collect(attempt.output), attempt.output.boundaries
-        return boundaries.popleft() if boundaries else length
+        return boundaries.pop(0) if boundaries else length
 
     def has_output_end(self, attempt: A) -> bool:
         """Return whether the output of the command that has just ended is complete."""

@@ -276,11 +276,11 @@ class Loop:
         for event in self._runner.take_events():
             if isinstance(event, Started):
                 self._handle_start(event)
-                continue
-            has_end = True
-            if isinstance(event, Ended):
+            elif isinstance(event, Ended):
+                has_end = True
                 self._handle_end(event)
             else:
+                has_end = True
                 self._handle_withdrawal(event)
         return has_end
 
@@ -388,6 +388,7 @@ class Loop:
         now_ms = int(self._monotonic() * 1000)
         self._scheduler.attempt_started(task.job_id, task.child, now_ms - age_ms)
         job_row = self._rows[task.job_id]
+        # A follower never starts first.
         if job_row.started_ms is None:
             self._rows[task.job_id] = job_row._replace(started_ms=event.at_ms)
         self._changed.add(task.job_id)
@@ -413,8 +414,9 @@ class Loop:
         task = event.task
         del self._running[task.job_id, task.child]
         self._slots[task.job_id].give_back(task.slot)
-        self._take_commands(task)
-        if self._starts_series and not task.has_several_commands:
+        if task.has_several_commands:
+            self._take_commands(task)
+        elif self._starts_series:
             duration_ms = event.ended_ms - (event.started_ms or 0)
             was_short = event.outcome.exit_code == 0 and duration_ms <= _SHORT_MS
             self._set_series_length(task.job_id, was_short=was_short)
@@ -429,7 +431,7 @@ class Loop:
             task.job_number,
             task.child,
             task.attempt,
-            settled.state.value if settled else None,
+            str(settled.state) if settled else None,
             outcome.exit_code,
             outcome.reason,
             settled.status_reason if settled else outcome.status_reason,
@@ -454,7 +456,8 @@ class Loop:
                 self._command_counts[task.job_id][1] += task.failed_count
             with suppress(OSError):
                 self._watcher.on_failure(task, row)
-        self._perform(changes[1:])
+        if len(changes) > 1:
+            self._perform(changes[1:])
 
     def _perform(self, changes: Iterable[Change], grace_s: float = DEFAULT_GRACE_S) -> None:
         to_stop: list[Task] = []

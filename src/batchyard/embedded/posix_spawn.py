@@ -16,6 +16,8 @@ from functools import cache, cached_property, lru_cache
 _SETSIGDEF, _SETSIGMASK, _SETSID = 0x04, 0x08, 0x80
 #: Signals that Python ignores. A child would inherit that.
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+#: Signals that nobody can handle.
+_FIXED_SIGNALS = {signal.SIGKILL, signal.SIGSTOP}
 #: More than any C library needs for one of its structures.
 _STRUCTURE_SIZE = 1024
 
@@ -32,12 +34,17 @@ _Structure = ctypes.c_char * _STRUCTURE_SIZE
 
 
 def _attributes() -> ctypes.Array[ctypes.c_char]:
-    """Return attributes for a new session, with no signal blocked and Python's ones restored."""
+    """Return attributes for a new session, with no signal blocked and Python's ones restored.
+
+    Other signals that this process ignores stay ignored, as under nohup. All that it does not
+    ignore are named: for each other signal, glibc has to ask the kernel first.
+    """
     attributes, signals = _Structure(), _Structure()
     _quick.posix_spawnattr_init(attributes)
     _quick.sigemptyset(signals)
     _quick.posix_spawnattr_setsigmask(attributes, signals)
-    for number in _RESET_SIGNALS:
+    ignored = {n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN}
+    for number in signal.valid_signals() - ignored.difference(_RESET_SIGNALS) - _FIXED_SIGNALS:
         _quick.sigaddset(signals, int(number))
     _quick.posix_spawnattr_setsigdefault(attributes, signals)
     _quick.posix_spawnattr_setflags(attributes, ctypes.c_short(_SETSIGDEF | _SETSIGMASK | _SETSID))
@@ -73,6 +80,11 @@ class Environ(MutableMapping[bytes, bytes]):
     def __delitem__(self, name: bytes) -> None:
         del self.own[name]
 
+    @property
+    def path(self) -> bytes | None:
+        """The folders of programs."""
+        return self.own[b"PATH"] if b"PATH" in self.own else self.shared.get(b"PATH")
+
     def __iter__(self) -> Iterator[bytes]:
         return iter({**self.shared, **self.own})
 
@@ -85,25 +97,29 @@ class Environ(MutableMapping[bytes, bytes]):
         own, shared = self.own, self.shared
         if not shared.keys().isdisjoint(own):
             return _pointers(_encode_variables({**shared, **own}))
-        texts = _encode_variables(own)
-        pointers = (ctypes.c_char_p * (len(shared) + len(texts) + 1))()
-        ctypes.memmove(pointers, shared.pointers, len(shared) * _POINTER_SIZE)
-        for position, text in enumerate(texts, len(shared)):
-            pointers[position] = text
+        count = len(shared)
+        texts: list[ctypes.c_char_p | bytes | None] = [*_encode_variables(own)]
+        pointers = (ctypes.c_char_p * (count + len(own) + 1))()
+        ctypes.memmove(pointers, shared.pointers, count * _POINTER_SIZE)
+        pointers[count:-1] = texts
         return pointers
 
 
 def _encode_variables(environ: Mapping[bytes, bytes]) -> list[bytes]:
-    for name in environ:
-        if _EQUALS_SIGN in name or not name:
-            raise ValueError("illegal environment variable name")
+    _check_names(tuple(environ))
     return _require_no_null([name + b"=" + value for name, value in environ.items()])
 
 
+@lru_cache(maxsize=64)
+def _check_names(names: tuple[bytes, ...]) -> None:
+    """Raise ValueError for names that no variable can have. All children of a job have the same."""
+    if any(not name or _EQUALS_SIGN in name for name in names):
+        raise ValueError("illegal environment variable name")
+
+
 def _require_no_null(texts: list[bytes]) -> list[bytes]:
-    for text in texts:
-        if 0 in text:  # a number is found much faster than a text
-            raise ValueError("embedded null byte")
+    if 0 in b"".join(texts):  # a number is found much faster than a text
+        raise ValueError("embedded null byte")
     return texts
 
 
@@ -113,9 +129,11 @@ def _pointers(texts: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
 
 
 @lru_cache(maxsize=64)
-def _argument_pointers(argv: tuple[str, ...]) -> ctypes.Array[ctypes.c_char_p]:
-    """Return C's array of arguments. The children of an array often have the same."""
-    return _pointers(_require_no_null([os.fsencode(word) for word in argv]))
+def _encode_command(
+    path: str, argv: tuple[str, ...]
+) -> tuple[bytes, ctypes.Array[ctypes.c_char_p]]:
+    """Return path and array of arguments for C. The children of an array often have the same."""
+    return os.fsencode(path), _pointers(_require_no_null([os.fsencode(word) for word in argv]))
 
 
 @cache
@@ -150,13 +168,14 @@ class Program:
     ) -> None:
         self._path = path
         self._pid = ctypes.c_int()
+        encoded_path, arguments = _encode_command(path, tuple(argv))
         #: Arguments of the C function.
         self._arguments = (
             ctypes.byref(self._pid),
-            os.fsencode(path),
+            encoded_path,
             _file_actions(stdin, stdout),
             _ATTRIBUTES,
-            _argument_pointers(tuple(argv)),
+            arguments,
             environ.pointers
             if isinstance(environ, Environ)
             else _pointers(_encode_variables(environ)),

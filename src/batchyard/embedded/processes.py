@@ -15,6 +15,7 @@ from batchyard.batch.limits import MAX_CONTAINER_REASON_CHARS
 from batchyard.embedded import proc, shell, short_programs
 from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
 from batchyard.embedded.memory_use import MemoryUse
+from batchyard.embedded.posix_spawn import Environ
 from batchyard.embedded.runner import Event, Task
 from batchyard.embedded.slots import Launch, Slots
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
@@ -178,16 +179,20 @@ class ProcessRunner:
         """
         number = self._attempts.begin_command(attempt)
         if number is None:
-            outcome = attempt.outcome
-            if self._memory_use is not None and outcome.exit_code == 0:
-                self._memory_use.add(attempt.task, attempt.max_rss_kib, attempt.anonymous_kib)
-            self._attempts.record_end(attempt, outcome, ended_ms)
+            self._end(attempt, ended_ms)
             return None
         task = attempt.task
         programs = _programs(task.command(number), task.environ)
         launch = Launch(programs, task.environ, self._spawner.null, attempt.output, attempt)
         attempt.launch = launch
         return launch
+
+    def _end(self, attempt: _ProcessAttempt, ended_ms: int | None) -> None:
+        """Record the end of an attempt after its last command."""
+        outcome = attempt.outcome
+        if self._memory_use is not None and outcome.exit_code == 0:
+            self._memory_use.add(attempt.task, attempt.max_rss_kib, attempt.anonymous_kib)
+        self._attempts.record_end(attempt, outcome, ended_ms)
 
     # -- called by the slots: see LaunchEvents -------------------------------------------------
 
@@ -209,19 +214,22 @@ class ProcessRunner:
 
     def on_end(self, launch: Launch, exit: Exit | None) -> None:
         attempt = _owner_of(launch)
-        if attempt.started_ms is None:
-            self._attempts.record_start(attempt, launch.started_ms)
         if exit is None:
             assert launch.error is not None
             self._handle_start_error(attempt, launch.error)
             return
+        if attempt.started_ms is None:
+            attempt.started_ms = launch.started_ms
         attempt.launch = None
         self._attempts.end_command(
             attempt, exit.exit_code, exit.user_s, exit.system_s, exit.max_rss_kib
         )
         if exit.exit_code == _KILLED and not attempt.is_stopping:
             attempt.was_out_of_memory |= self._memory_ran_out()
-        self._launch([self._prepare_next(attempt, launch.ended_ms)])
+        if attempt.task.has_several_commands:
+            self._launch([self._prepare_next(attempt, launch.ended_ms)])
+        else:
+            self._end(attempt, launch.ended_ms)
 
     def _handle_start_error(self, attempt: _ProcessAttempt, exc: OSError | ValueError) -> None:
         if isinstance(exc, OSError) and exc.errno in _MACHINE_IS_FULL:
@@ -274,7 +282,8 @@ def _programs(
     command: str | tuple[str, ...], environ: Mapping[bytes, bytes]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (program, arguments) to execute, and a second pair to try if the first fails."""
-    return _find_programs(command, _decode_path(environ.get(b"PATH")))
+    path = environ.path if isinstance(environ, Environ) else environ.get(b"PATH")
+    return _find_programs(command, _decode_path(path))
 
 
 @lru_cache(maxsize=64)

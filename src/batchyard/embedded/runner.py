@@ -117,7 +117,10 @@ class Ended(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Event: the process or container of an attempt runs."""
+    """Event: the process or container of an attempt runs.
+
+    A short follower has none: it has ended when it is reported.
+    """
 
     task: Task
     at_ms: int

@@ -14,7 +14,6 @@ import select
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -84,7 +83,7 @@ class Output:
         #: Text that ends the output of each command, and is not stored; None: there is none.
         self.separator: bytes | None = None
         #: Length of the output at each separator that was read and not taken yet.
-        self.boundaries: deque[int] = deque()
+        self.boundaries: list[int] = []
         #: The end of what was read, if a separator may begin there.
         self.held_back = b""
 
@@ -372,7 +371,8 @@ class Spawner:
         os.close(output.write_end)
         # Limited, since a process that escaped could write for ever.
         self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
-        self._store(output, output.held_back)
+        if output.held_back:
+            self._store(output, output.held_back)
         if self._watched.pop(output.read_end, None):
             self._epoll.unregister(output.read_end)
         self._marks.discard(output.mark)
