@@ -142,6 +142,9 @@ class MotoSurroundings:
                 groups.terminate_instance(instance_id, should_decrement=not is_replaced)
             else:
                 self._backend("ec2").terminate_instances([instance_id])
+                fleet = self._backend("ec2").get_spot_fleet_request(instance._spot_fleet_id)
+                if fleet is not None and is_replaced:
+                    fleet.create_spot_requests(1)
 
     def _running(self) -> Iterator[Any]:
         backend = self._loaded("ec2")
