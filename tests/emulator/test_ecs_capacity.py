@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -427,3 +428,64 @@ def test_the_states_of_a_task_are_events(endpoint: Endpoint, ecs: Any) -> None:
     assert details[-1]["containers"][0]["exitCode"] == 4
     assert details[-1]["stopCode"] == "EssentialContainerExited"
     assert "stopCode" not in details[0]
+
+
+def test_the_life_of_a_container_instance_is_events(endpoint: Endpoint, ecs: Any) -> None:
+    sqs, events = endpoint.client("sqs"), endpoint.client("events")
+    queue = sqs.create_queue(QueueName="instances")["QueueUrl"]
+    kind = "ECS Container Instance State Change"
+    events.put_rule(Name="instances", EventPattern=json.dumps({"detail-type": [kind]}))
+    target = "arn:aws:sqs:us-east-1:123456789012:instances"
+    events.put_targets(Rule="instances", Targets=[{"Id": "1", "Arn": target}])
+    cluster = ecs.create_cluster(clusterName="watched")["cluster"]["clusterArn"]
+    added = ecs.register_container_instance(cluster="watched")["containerInstance"]
+    arn = added["containerInstanceArn"]
+    seen: list[Any] = []
+
+    def receive() -> list[Any]:
+        answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+        bodies = [json.loads(message["Body"]) for message in answer.get("Messages", [])]
+        # Other tests have instances, too.
+        seen.extend(body["detail"] for body in bodies if body["resources"] == [arn])
+        return seen
+
+    until(receive, bool)
+    register(ecs, "watched", {"command": shell("exit 0")})
+    wait_for(ecs, run(ecs, "watched", cluster="watched"), "STOPPED")
+    ecs.update_container_instances_state(
+        cluster="watched", containerInstances=[arn], status="DRAINING"
+    )
+    until(receive, lambda seen: seen[-1]["status"] == "DRAINING")
+    ecs.deregister_container_instance(cluster="watched", containerInstance=arn)
+    until(receive, lambda seen: seen[-1]["status"] == "INACTIVE")
+    assert (seen[0]["status"], seen[0]["agentConnected"]) == ("ACTIVE", True)
+    assert not seen[-1]["agentConnected"] and seen[-1]["clusterArn"] == cluster
+    memory = [
+        resource["integerValue"]
+        for detail in seen
+        for resource in detail["remainingResources"]
+        if resource["name"] == "MEMORY"
+    ]
+    assert max(memory) - min(memory) in (0, 64) and memory[0] == memory[-1]
+    versions = [detail["version"] for detail in seen]
+    assert versions == sorted(set(versions))
+    assert isinstance(seen[0]["registeredAt"], str)
+
+
+def test_a_gpu_is_given_to_the_container_that_asks_for_it(endpoint: Endpoint, ecs: Any) -> None:
+    ecs.create_cluster(clusterName="gpus")
+    ecs.register_container_instance(cluster="gpus")
+    say = shell("echo gpu=$NVIDIA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES=")
+    log = {"command": say, "logConfiguration": logging_to("/gpus")}
+    register(
+        ecs,
+        "gpus",
+        {"name": "with", **log, **ONE_GPU},
+        {"name": "without", **log, "essential": False},
+    )
+    arn = run(ecs, "gpus", cluster="gpus")
+    containers = {c["name"]: c for c in wait_for(ecs, arn, "STOPPED")["containers"]}
+    assert len(containers["with"]["gpuIds"]) == 1 and "gpuIds" not in containers["without"]
+    (with_gpu,) = log_lines(endpoint, "/gpus", arn, "with")
+    assert re.fullmatch(r"gpu=(\d)=\1=", with_gpu)
+    assert log_lines(endpoint, "/gpus", arn, "without") == ["gpu==="]

@@ -309,6 +309,17 @@ def test_a_client_token_starts_no_second_task(ecs: Any) -> None:
     assert caught.value.response["resourceIds"] == arns
 
 
+def test_tags_of_aws_itself_are_refused(ecs: Any) -> None:
+    tags = [{"key": "aws:mine", "value": "1"}]
+    with pytest.raises(ClientError, match="aws: prefixed tag key names are not allowed"):
+        register(ecs, "reserved", {"command": ["true"]}, tags=tags)
+    arn = register(ecs, "reserved", {"command": ["true"]})
+    with pytest.raises(ClientError, match="InvalidParameterException"):
+        ecs.run_task(taskDefinition="reserved", tags=tags)
+    with pytest.raises(ClientError, match="InvalidParameterException"):
+        ecs.tag_resource(resourceArn=arn, tags=tags)
+
+
 def test_tags_group_and_starter_are_kept(ecs: Any) -> None:
     register(ecs, "tagged", {"command": ["true"]}, tags=[{"key": "of", "value": "definition"}])
     arn = run(

@@ -188,6 +188,8 @@ def check_request(service: str, operation: str, request: dict[str, Any]) -> Docu
     checked: Document = api_models.drop_unknown_members(shape, request)
     if service == "batch":
         job_definitions.check_tags(checked.get("tags", {}))
+    elif service == "ecs":
+        ecs_tags.check_tags(checked.get("tags", []))
     return checked
 
 

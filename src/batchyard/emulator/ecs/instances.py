@@ -17,7 +17,7 @@ from batchyard.emulator.api_errors import ApiError
 from batchyard.emulator.ecs import clusters
 from batchyard.emulator.ecs.container_specs import invalid
 from batchyard.emulator.ecs.paging import page
-from batchyard.emulator.ecs.records import ContainerInstance
+from batchyard.emulator.ecs.records import ContainerInstance, EcsEvent
 from batchyard.emulator.ecs.surroundings import Ec2Instance
 from batchyard.emulator.state import Document, EndpointState
 
@@ -182,6 +182,7 @@ def update_state(state: EndpointState, request: Document) -> Document:
     for instance in instances.values():
         if instance is not None:
             instance.status = request["status"]
+            instance.is_changed = True
     return {
         "containerInstances": [describe_instance(state, i) for i in instances.values() if i],
         "failures": [{"arn": n, "reason": "MISSING"} for n, i in instances.items() if i is None],
@@ -209,7 +210,7 @@ def describe_instance(state: EndpointState, instance: ContainerInstance) -> Docu
     return {
         "containerInstanceArn": instance.arn,
         "ec2InstanceId": instance.ec2_id,
-        "version": 1,
+        "version": instance.version,
         "versionInfo": {"agentVersion": _AGENT_VERSION, "dockerVersion": "DockerVersion: 25.0"},
         "status": instance.status,
         "agentConnected": instance.is_agent_connected,
@@ -226,6 +227,16 @@ def describe_instance(state: EndpointState, instance: ContainerInstance) -> Docu
         "attachments": [],
         "tags": instance.tags,
     }
+
+
+def make_instance_event(
+    state: EndpointState, instance: ContainerInstance, **changes: object
+) -> EcsEvent:
+    """Return the event about a container instance as it is now, with these changes."""
+    detail = describe_instance(state, instance) | changes
+    cluster = state.ecs.surroundings.find_cluster(instance.cluster)
+    detail |= {"clusterArn": cluster.arn if cluster else "", "updatedAt": state.clock()}
+    return EcsEvent("ECS Container Instance State Change", instance.arn, detail)
 
 
 def _resources(

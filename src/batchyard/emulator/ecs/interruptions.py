@@ -37,3 +37,4 @@ def announce_for_instance(
     """Reclaim an instance. The agent drains it, as with ECS_ENABLE_SPOT_INSTANCE_DRAINING."""
     instance.reclaimed_at_s = state.clock() + notice_s
     instance.status = "DRAINING"
+    instance.is_changed = True

@@ -86,6 +86,7 @@ def _finish(state: EndpointState, task: EcsTask) -> None:
     state.ecs.stopped.append(task)
     if task.instance is not None:
         task.instance.idle_since_s = task.stopped_s
+        task.instance.is_changed = True
     if task.interface is not None:
         state.ecs.surroundings.remove_interface(task.interface.interface_id)
 
@@ -103,6 +104,11 @@ def _forget_old_tasks(state: EndpointState) -> None:
 def end_instances(state: EndpointState, ended: Iterable[ContainerInstance]) -> None:
     """Forget instances that have ended; their tasks end with them."""
     for instance in ended:
+        instance.version += 1
+        event = instances.make_instance_event(
+            state, instance, status="INACTIVE", agentConnected=False
+        )
+        state.ecs.events_to_send.append(event)
         del state.ecs.instances[instance.ec2_id]
         state.ecs.removed_instances[instance.ec2_id] = instance.id
         reason = f"Host EC2 (instance {instance.ec2_id}) terminated."

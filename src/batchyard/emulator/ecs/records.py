@@ -51,6 +51,10 @@ class ContainerInstance:
     tags: list[Document] = field(default_factory=list)
     #: When the last task on it ended, in seconds since 1970.
     idle_since_s: float = 0.0
+    #: Counts the changes, as in the events of EventBridge.
+    version: int = 0
+    #: Whether there was a change since the last event.
+    is_changed: bool = True
     #: When EC2 takes the instance back, in seconds since 1970; None for an instance that stays.
     reclaimed_at_s: float | None = None
 
@@ -237,12 +241,12 @@ class Service:
         return CircuitBreaker.parse(self.configuration.get("deploymentCircuitBreaker", {}))
 
 
-class ServiceEvent(NamedTuple):
-    """An event of EventBridge about a service."""
+class EcsEvent(NamedTuple):
+    """An event of EventBridge about a service or a container instance."""
 
     #: detail-type
     kind: str
-    service_arn: str
+    arn: str
     detail: Document
 
 
@@ -261,8 +265,8 @@ class EcsState:
     stopped: deque[EcsTask] = field(default_factory=deque)
     #: By cluster and name.
     services: dict[tuple[str, str], Service] = field(default_factory=dict)
-    #: Events about services that were not sent yet.
-    service_events: list[ServiceEvent] = field(default_factory=list)
+    #: Events about services and ended instances that were not sent yet.
+    events_to_send: list[EcsEvent] = field(default_factory=list)
     #: By the id of the EC2 instance.
     instances: dict[str, ContainerInstance] = field(default_factory=dict)
     #: Id of each EC2 instance whose container instance is INACTIVE -> the id of that one.

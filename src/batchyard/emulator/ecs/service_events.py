@@ -5,7 +5,7 @@ They wait in the state of ECS until the next tick sends them.
 
 from __future__ import annotations
 
-from batchyard.emulator.ecs.records import Deployment, Service, ServiceEvent
+from batchyard.emulator.ecs.records import Deployment, EcsEvent, Service
 from batchyard.emulator.state import EndpointState
 
 #: Rollout state of a deployment -> (eventType, eventName).
@@ -32,8 +32,8 @@ def report_deployment(state: EndpointState, service: Service, deployment: Deploy
         "updatedAt": deployment.updated_s,
         "reason": deployment.rollout_reason,
     }
-    event = ServiceEvent("ECS Deployment State Change", service.arn, detail)
-    state.ecs.service_events.append(event)
+    event = EcsEvent("ECS Deployment State Change", service.arn, detail)
+    state.ecs.events_to_send.append(event)
 
 
 def report_action(state: EndpointState, service: Service, name: str, reason: str = "") -> None:
@@ -46,4 +46,4 @@ def report_action(state: EndpointState, service: Service, name: str, reason: str
     }
     if reason:
         detail["reason"] = reason
-    state.ecs.service_events.append(ServiceEvent("ECS Service Action", service.arn, detail))
+    state.ecs.events_to_send.append(EcsEvent("ECS Service Action", service.arn, detail))

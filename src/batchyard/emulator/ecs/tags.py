@@ -12,6 +12,12 @@ from batchyard.emulator.state import Document, EndpointState
 _MAX_TAGS = 50
 
 
+def check_tags(tags: Iterable[Document]) -> None:
+    """Raise ApiError for tags that a user cannot set."""
+    if any(entry.get("key", "").lower().startswith("aws:") for entry in tags):
+        raise invalid("aws: prefixed tag key names are not allowed for external use.")
+
+
 def tag(state: EndpointState, request: Document) -> Document | None:
     tags = _find_tags(state, request["resourceArn"])
     if tags is None:

@@ -1,14 +1,16 @@
-"""Events of EventBridge about tasks, "ECS Task State Change", and the sending of all of ECS."""
+"""Events of EventBridge about tasks and container instances, and the sending of all of ECS."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from batchyard.emulator import names
-from batchyard.emulator.ecs.records import EcsTask, ServiceEvent
+from batchyard.emulator.ecs.instances import make_instance_event
+from batchyard.emulator.ecs.records import ContainerInstance, EcsTask
 from batchyard.emulator.ecs.task_descriptions import describe, status_of
 from batchyard.emulator.regions import Regions
 from batchyard.emulator.state import Document, EndpointState
@@ -35,19 +37,29 @@ class TaskEvents:
     def on_tick(self) -> None:
         """Send the events since the last call. The caller holds the lock of the loop."""
         for state in self._regions.states():
-            if not state.ecs.unreported and not state.ecs.service_events:
-                continue
-            has_rules = self._has_rules(state.region)
-            service_events, state.ecs.service_events = state.ecs.service_events, []
-            events = [_make_service_event(state, event) for event in service_events if has_rules]
-            for task in list(state.ecs.unreported.values()):
-                for status in take_new_states(task):
-                    if has_rules:
-                        events.append(_make_event(state, task, status))
-                if task.is_stopped:
-                    del state.ecs.unreported[task.task_id]
+            # Each is made at once: the version of a task grows with the next one.
+            events = [
+                make_event() for make_event in _take_events(state) if self._has_rules(state.region)
+            ]
             if events:
                 self._send(events)
+
+
+def _take_events(state: EndpointState) -> Iterator[Callable[[], Document]]:
+    """Yield what makes each event since the last call: without rules, none is made."""
+    pending, state.ecs.events_to_send = state.ecs.events_to_send, []
+    for event in pending:
+        yield partial(_wrap, state, event.kind, event.arn, _with_texts(event.detail))
+    for instance in state.ecs.instances.values():
+        if instance.is_changed:
+            instance.is_changed = False
+            instance.version += 1
+            yield partial(_make_instance_event, state, instance)
+    for task in list(state.ecs.unreported.values()):
+        for status in take_new_states(task):
+            yield partial(_make_event, state, task, status)
+        if task.is_stopped:
+            del state.ecs.unreported[task.task_id]
 
 
 def take_new_states(task: EcsTask) -> Iterator[str]:
@@ -79,8 +91,9 @@ def _make_event(state: EndpointState, task: EcsTask, status: str) -> Document:
     return _wrap(state, "ECS Task State Change", task.arn, detail)
 
 
-def _make_service_event(state: EndpointState, event: ServiceEvent) -> Document:
-    return _wrap(state, event.kind, event.service_arn, _with_texts(event.detail))
+def _make_instance_event(state: EndpointState, instance: ContainerInstance) -> Document:
+    event = make_instance_event(state, instance)
+    return _wrap(state, event.kind, event.arn, _with_texts(event.detail))
 
 
 def _wrap(state: EndpointState, kind: str, resource: str, detail: Document) -> Document:

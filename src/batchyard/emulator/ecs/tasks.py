@@ -220,6 +220,7 @@ def add(state: EndpointState, task: EcsTask) -> None:
 def begin(state: EndpointState, task: EcsTask, instance: ContainerInstance | None) -> None:
     """Give a task to its instance, and the containers that wait for none to the engine."""
     if instance is not None:
+        instance.is_changed = True
         free = state.ecs.free_gpu_ids(instance)
         for container in task.containers:
             count = container.spec.need.gpus
