@@ -8,7 +8,8 @@ from pathlib import Path
 from small_runs import begin_run, execute, small_steps
 from ui_client import serve
 
-from batchyard.embedded.store import WHOLE_ATTEMPT, Store, UseRow
+from batchyard.embedded.store import Store
+from batchyard.embedded.use_table import WHOLE_ATTEMPT, UseRow
 from batchyard.sampling.samples import SampledUse, Series
 
 SERIES = Series((0.5, 1.5), (100, 300), (40, None), (1000, 9000))

@@ -149,6 +149,9 @@ def test_a_document_of_another_program_is_no_use(document: object) -> None:
         {"cpus": "1"},
         {"cpus": [1.0], "memory_mib": []},
         {"cpus": ["<b>"], "memory_mib": [1]},
+        {"cpus": [None], "memory_mib": [1]},
+        {"cpus": [float("inf")], "memory_mib": [1]},
+        {"cpus": [1], "memory_mib": [1], "gpu_percent": [-1]},
         {"cpus": [1] * 49, "memory_mib": [1] * 49},
     ],
 )

@@ -29,14 +29,8 @@ from batchyard.embedded.runner import (
     Withdrawn,
 )
 from batchyard.embedded.slot_numbers import SlotNumbers
-from batchyard.embedded.store import (
-    WHOLE_ATTEMPT,
-    AttemptRow,
-    CommandRow,
-    JobRow,
-    Store,
-    UseRow,
-)
+from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store
+from batchyard.embedded.use_table import WHOLE_ATTEMPT, UseRow
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Sequence, Set
 
 from batchyard.embedded.logbook import LogBook
-from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store, UseRow
+from batchyard.embedded.store import AttemptRow, CommandRow, JobRow, Store
+from batchyard.embedded.use_table import UseRow
 
 _Values = Sequence[tuple[str, str | None]]
 

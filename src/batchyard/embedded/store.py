@@ -1,4 +1,4 @@
-"""The state of a run on disk: one SQLite file. All SQL is in this module.
+"""The state of a run on disk: one SQLite file. All SQL is in this module and in `use_table`.
 
 Rows are added in batches, each in one transaction with synchronous=FULL, so that they survive a
 power cut. An attempt gets its row when it has ended.
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchyard.batch.jobs import JobState
+from batchyard.embedded import use_table
+from batchyard.embedded.use_table import UseRow
 from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
 from batchyard.folder import sync_file
-from batchyard.sampling.samples import SampledUse, series_from_json, series_to_json
+from batchyard.sampling.samples import SampledUse
 
 SCHEMA_VERSION = 4
-#: Stands for a command's number where the use of the whole attempt is meant.
-WHOLE_ATTEMPT = -1
 
 _COMMAND_TABLE = """
 -- commands that have ended, of children with several commands; the attempt is that of the child
@@ -34,20 +34,6 @@ CREATE TABLE command (
   PRIMARY KEY (job, number, attempt)
 ) WITHOUT ROWID;
 CREATE INDEX command_failed ON command (job, number) WHERE exit_code <> 0;
-"""
-
-_USE_TABLE = """
--- what attempts, and commands of children with several, have used, if they were sampled
-CREATE TABLE sampled_use (
-  job INTEGER NOT NULL, child INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  command INTEGER NOT NULL,  -- number of the command; -1: the whole attempt
-  samples INTEGER NOT NULL, seconds REAL NOT NULL,
-  mean_cpus REAL NOT NULL, peak_cpus REAL NOT NULL, peak_memory_kib INTEGER NOT NULL,
-  mean_gpu_percent REAL, peak_gpu_percent REAL,
-  peak_gpu_memory_mib INTEGER, gpu_memory_mib INTEGER,
-  series TEXT NOT NULL,  -- JSON
-  PRIMARY KEY (job, child, attempt, command)
-) WITHOUT ROWID;
 """
 
 _SCHEMA = (
@@ -79,7 +65,7 @@ CREATE TABLE stop_request (
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
     + _COMMAND_TABLE
-    + _USE_TABLE
+    + use_table.SCHEMA
 )
 
 #: What makes a file of one version a file of the next.
@@ -95,18 +81,8 @@ ALTER TABLE command RENAME TO old_command;
 INSERT INTO command SELECT job, number, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0 FROM old_command;
 DROP TABLE old_command;
 """,
-    _USE_TABLE,
+    use_table.SCHEMA,
 )
-
-
-_USE_COLUMNS = ", ".join(SampledUse._fields[:-1])
-_TOTAL_USES = """
-SELECT job, sum(samples), sum(seconds), sum(mean_cpus * seconds) / sum(seconds), max(peak_cpus),
-  max(peak_memory_kib),
-  sum(mean_gpu_percent * seconds) / sum(iif(mean_gpu_percent IS NULL, NULL, seconds)),
-  max(peak_gpu_percent), max(peak_gpu_memory_mib), max(gpu_memory_mib)
-FROM sampled_use WHERE command < 0 GROUP BY job
-"""
 
 
 class JobRow(NamedTuple):
@@ -175,17 +151,6 @@ class CommandRow(NamedTuple):
     #: Position of the command's output in the output of the attempt.
     log_offset: int = 0
     log_length: int = 0
-
-
-class UseRow(NamedTuple):
-    """What an attempt, or one of its commands, has used: a row of the table `sampled_use`."""
-
-    job: int
-    child: int
-    attempt: int
-    #: WHOLE_ATTEMPT, or the number of a command of a child with several.
-    command: int
-    use: SampledUse
 
 
 class StopRequest(NamedTuple):
@@ -263,10 +228,7 @@ class Store:
             )
             db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_placeholders(16)})", attempts)
             db.executemany(f"INSERT OR REPLACE INTO command VALUES ({_placeholders(12)})", commands)
-            db.executemany(
-                f"INSERT OR REPLACE INTO sampled_use VALUES ({_placeholders(14)})",
-                map(_to_use_columns, uses),
-            )
+            use_table.insert(db, uses)
             db.executemany(
                 f"INSERT OR REPLACE INTO job VALUES ({_placeholders(14)})", map(_to_columns, jobs)
             )
@@ -325,40 +287,18 @@ class Store:
 
         Only the use of one ``child`` has its series.
         """
-        series = "''" if child is None else "series"
-        sql = (
-            f"SELECT job, child, attempt, command, {_USE_COLUMNS}, {series} FROM sampled_use"
-            f" WHERE job = ? AND command {'>=' if of_commands else '<'} 0"
-        )
-        values = [job]
-        if child is not None:
-            sql, values = sql + " AND child = ?", [*values, child]
-        order = "command, attempt" if of_commands else "child, attempt"
         with _map_errors(self._path):
-            for row in self._db.execute(f"{sql} ORDER BY {order}", values):
-                job, child, attempt, command, *columns, text = row
-                use = SampledUse(*columns)._replace(
-                    series=series_from_json(json.loads(text or "null"))
-                )
-                yield UseRow(job, child, attempt, command, use)
+            yield from use_table.select(self._db, job, child, of_commands=of_commands)
 
     def longest_use(self, job: int) -> UseRow | None:
         """Return the use of the attempt with the longest samples, with its series."""
-        sql = (
-            "SELECT child FROM sampled_use WHERE job = ? AND command < 0"
-            " ORDER BY seconds DESC, child LIMIT 1"
-        )
         with _map_errors(self._path):
-            row = self._db.execute(sql, (job,)).fetchone()
-        if row is None:
-            return None
-        return max(self.uses(job, child=row[0]), key=lambda use_row: use_row.use.seconds)
+            return use_table.select_longest(self._db, job)
 
     def total_uses(self) -> dict[int, SampledUse]:
         """Return job -> what its sampled attempts have used together."""
         with _map_errors(self._path):
-            rows = self._db.execute(_TOTAL_USES).fetchall()
-        return {job: SampledUse(*columns) for job, *columns in rows}
+            return use_table.select_totals(self._db)
 
     def succeeded_commands(self, job: int) -> list[int]:
         """Return the numbers of the commands that have succeeded, of children with several."""
@@ -470,11 +410,6 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: boo
     elif version < SCHEMA_VERSION:
         changes = "".join(_CHANGES[version - 1 :])
         db.executescript(f"BEGIN; {changes} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
-
-
-def _to_use_columns(row: UseRow) -> tuple[object, ...]:
-    series = json.dumps(series_to_json(row.use.series), separators=(",", ":"))
-    return (*row[:4], *row.use[:-1], series)
 
 
 def _placeholders(count: int) -> str:

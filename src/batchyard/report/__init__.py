@@ -23,7 +23,7 @@ from batchyard.report.failures import MAX_FAILURES
 from batchyard.report.host_lanes import HostTimes
 from batchyard.report.page import About, make_charts, make_page
 from batchyard.report.resources import make_use_document
-from batchyard.sampling.samples import SampledStep, combine_steps
+from batchyard.sampling.samples import SampledStep, SampledUse, combine_steps
 from batchyard.status import RunStatus
 
 if TYPE_CHECKING:
@@ -74,9 +74,25 @@ def uses_of_child(record: RunRecord, step: str, index: int) -> str:
             for running in engine.running_uses()
             if (running.step, running.index_in_step) == (step, index)
         ]
+        uses = uses or _find_uses_of_commands(record, engine, step, index)
     finally:
         engine.close()
     return make_use_document(uses, record.plan.job(step).resources)
+
+
+def _find_uses_of_commands(
+    record: RunRecord, engine: RunEngine, step: str, index: int
+) -> list[tuple[str, SampledUse]]:
+    """Return the use of a child's only command, which has its own record on AWS."""
+    planned = record.plan.job(step)
+    if planned.is_dynamic or planned.has_several_commands:
+        return []
+    return [
+        (f"Attempt {command.child_attempt}", command.use)
+        for number in planned.commands_of_index(index)
+        for command in engine.commands(step, number)
+        if command.use is not None
+    ]
 
 
 def _make_about(record: RunRecord, engine: RunEngine, run_status: RunStatus, now_ms: int) -> About:

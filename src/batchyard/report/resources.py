@@ -124,8 +124,8 @@ def _panels(use: SampledUse, requested: Resources) -> Iterator[_Panel]:
 
 
 def _draw_panel(number: int, panel: _Panel) -> Markup:
-    known = [point for point in panel.points if point is not None]
-    top = max(1e-9, *known, panel.limit or 0) * 1.05
+    measured = [point for point in panel.points if point is not None]
+    top = max(1e-9, *measured, panel.limit or 0) * 1.05
     shapes = [
         tag("line", x1=0, x2=_WIDTH, y1=_HEIGHT, y2=_HEIGHT, class_="base"),
         _draw_area(panel.points, top),

@@ -125,9 +125,9 @@ class GpuReader:
             if device not in self._handles:
                 self._handles[device] = nvml.find(device)
         readings = [nvml.read(handle) for device in devices for handle in self._handles[device]]
-        known = [
+        measured = [
             reading
             for reading in readings
             if reading.percent is not None or reading.memory_mib is not None
         ]
-        return combine(known)
+        return combine(measured)

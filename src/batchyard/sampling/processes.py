@@ -131,23 +131,23 @@ def _find_owner(
 
 def parse_memory_kib(status: bytes) -> tuple[int, int]:
     """Return the memory of a process without files: its own, and what it shares with others."""
-    own = shared = 0
+    private = shared = 0
     for line in status.splitlines():
         if line.startswith(b"RssAnon:"):
-            own = int(line.split()[1])
+            private = int(line.split()[1])
         elif line.startswith(b"RssShmem:"):
             shared = int(line.split()[1])
             break
-    return own, shared
+    return private, shared
 
 
 def add_memory(memory_kib: Iterable[tuple[int, int]]) -> int:
     """Return the memory of several processes together. Shared memory is taken to be the same."""
-    own_kib, largest_shared_kib = 0, 0
-    for own, shared in memory_kib:
-        own_kib += own
-        largest_shared_kib = max(largest_shared_kib, shared)
-    return own_kib + largest_shared_kib
+    private_kib, largest_shared_kib = 0, 0
+    for process_kib, shared_kib in memory_kib:
+        private_kib += process_kib
+        largest_shared_kib = max(largest_shared_kib, shared_kib)
+    return private_kib + largest_shared_kib
 
 
 # -- containers ------------------------------------------------------------------------------------
@@ -182,11 +182,12 @@ class ContainerCgroups:
             self._searches_left -= 1
             self._patterns = tuple(self._find_patterns(container_id))
         folders = [pattern.replace("{id}", container_id) for pattern in self._patterns]
-        cpu_s = memory_kib = None
-        for folder in folders:
-            texts = {name: self._read(f"{folder}/{name}") for name in _CGROUP_FILES}
-            cpu_s = parse_cgroup_cpu_s(texts) if cpu_s is None else cpu_s
-            memory_kib = parse_cgroup_memory_kib(texts) if memory_kib is None else memory_kib
+        # Version 1 has a folder for each controller.
+        texts = {
+            name: b"\n".join(self._read(f"{folder}/{name}") for folder in folders)
+            for name in _CGROUP_FILES
+        }
+        cpu_s, memory_kib = parse_cgroup_cpu_s(texts), parse_cgroup_memory_kib(texts)
         if cpu_s is None and memory_kib is None:
             return None
         return ProcessUse(cpu_s or 0.0, memory_kib or 0)

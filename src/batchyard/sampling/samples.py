@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 #: Points of a series at most. A full series is halved: each point then covers twice the time.
@@ -312,7 +312,7 @@ def from_json(document: object) -> SampledUse | None:
     members = {name: document.get(name) for name in SampledUse._fields if name != "series"}
     if any(not _is_number(members[name]) for name in _REQUIRED):
         return None
-    if any(value is not None and not _is_number(value) for value in members.values()):
+    if not all(map(_is_number_or_none, members.values())):
         return None
     return SampledUse(**members, series=series_from_json(document.get("series")))  # type: ignore[arg-type]
 
@@ -321,19 +321,29 @@ def series_from_json(document: object) -> Series:
     """Return the series of a document. What is no series of this version is left out."""
     if not isinstance(document, Mapping):
         return Series()
-    columns = [document.get(name) or [] for name in Series._fields]
-    if not all(isinstance(column, list) and len(column) <= MAX_POINTS for column in columns):
+    columns = [_parse_column(document.get(name)) for name in Series._fields]
+    is_valid = None not in columns and len(columns[0] or ()) == len(columns[1] or ())
+    if not is_valid or None in (*(columns[0] or ()), *(columns[1] or ())):
         return Series()
-    rows = list(zip_longest(*columns))
-    if any(not _is_number(row[0]) or not _is_number(row[1]) for row in rows):
-        return Series()
-    if any(value is not None and not _is_number(value) for row in rows for value in row):
-        return Series()
-    return Series(*(tuple(column) for column in columns))
+    return Series(*columns)  # type: ignore[arg-type]
+
+
+def _parse_column(values: object) -> tuple[float | None, ...] | None:
+    """Return numbers and gaps, or nothing for a missing column; None if it is no column."""
+    if values is None:
+        return ()
+    if not isinstance(values, list) or len(values) > MAX_POINTS:
+        return None
+    return tuple(values) if all(map(_is_number_or_none, values)) else None
 
 
 _REQUIRED = ("samples", "seconds", "mean_cpus", "peak_cpus", "peak_memory_kib")
 
 
+def _is_number_or_none(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf  # type: ignore[operator]

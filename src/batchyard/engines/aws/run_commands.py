@@ -53,20 +53,15 @@ class RunCommands:
         """
         # Attempts of a child follow each other; the last one decides.
         last_by_child = {(attempt.step, attempt.index): attempt for attempt in attempts}
-        records: dict[str, Mapping[int, Mapping[str, Any]]] = {}
-        for attempt in last_by_child.values():
-            planned = self._plan.job(attempt.step)
-            has_records = planned.has_several_commands or planned.is_dynamic
-            if step not in (None, attempt.step) or has_records:
-                continue
-            if number in (None, attempt.index):
-                if attempt.step not in records:
-                    records[attempt.step] = {} if failed_only else self._measurements(planned)
-                detail = CommandDetail.of_attempt(attempt, attempt.index)
-                record = records[attempt.step].get(attempt.index)
-                if record is not None and attempt.state is JobState.SUCCEEDED:
-                    detail = share_records.with_measurements(detail, record)
-                yield detail
+        yield from self._find_in_attempts(
+            [
+                attempt
+                for attempt in last_by_child.values()
+                if step in (None, attempt.step) and number in (None, attempt.index)
+            ],
+            number,
+            failed_only=failed_only,
+        )
         for job in self._plan.jobs:
             if step not in (None, job.step):
                 continue
@@ -77,10 +72,29 @@ class RunCommands:
                     self._s3, self._address, job, number, failed_only=failed_only
                 )
 
-    def _measurements(self, job: PlannedJob) -> Mapping[int, Mapping[str, Any]]:
+    def _find_in_attempts(
+        self, attempts: Iterable[AttemptDetail], number: int | None, *, failed_only: bool
+    ) -> Iterator[CommandDetail]:
+        """Return the commands of children with one command, with what their workers measured."""
+        records: dict[str, Mapping[int, Mapping[str, Any]]] = {}
+        for attempt in attempts:
+            planned = self._plan.job(attempt.step)
+            if planned.has_several_commands or planned.is_dynamic:
+                continue
+            if attempt.step not in records:
+                records[attempt.step] = {} if failed_only else self._measurements(planned, number)
+            detail = CommandDetail.of_attempt(attempt, attempt.index)
+            record = records[attempt.step].get(attempt.index)
+            if record is not None and attempt.state is JobState.SUCCEEDED:
+                detail = share_records.with_measurements(detail, record)
+            yield detail
+
+    def _measurements(
+        self, job: PlannedJob, number: int | None = None
+    ) -> Mapping[int, Mapping[str, Any]]:
         if not definitions.needs_worker(job):
             return {}
-        return share_records.read_measurements(self._s3, self._address, job)
+        return share_records.read_measurements(self._s3, self._address, job, number)
 
     def step_uses(self) -> dict[str, SampledStep]:
         """Return step -> what its commands have used, by some of the records of its workers."""

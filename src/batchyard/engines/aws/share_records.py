@@ -44,9 +44,16 @@ def read_commands(
         yield _make_detail(job, command, record, attempts)
 
 
-def read_measurements(s3: S3, address: str, job: PlannedJob) -> dict[int, Mapping[str, Any]]:
-    """Return command -> the record of its success, of up to MAX_MEASURED commands of a step."""
+def read_measurements(
+    s3: S3, address: str, job: PlannedJob, number: int | None = None
+) -> dict[int, Mapping[str, Any]]:
+    """Return command -> the record of its success, of up to MAX_MEASURED commands of a step.
+
+    ``number``: only of this command.
+    """
     folder = s3_layout.records_address(address, job.step)
+    if number is not None:
+        return _read_successes(s3, folder, [number])
     names = (entry.key.rpartition(f"done/{job.step}/")[2] for entry in s3.list(folder))
     numbers = sorted(int(name) for name in names if name.isdigit())
     stride = max(1, -(-len(numbers) // MAX_MEASURED))

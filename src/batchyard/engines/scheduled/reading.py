@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from batchyard import shard
 from batchyard.batch.jobs import JobState
-from batchyard.embedded.store import AttemptRow, JobRow, UseRow
+from batchyard.embedded.store import AttemptRow, JobRow
+from batchyard.embedded.use_table import UseRow
 from batchyard.engines.base import AttemptDetail, CommandCounts, JobDetail
 from batchyard.plan import PlannedJob
 from batchyard.sampling.samples import SampledUse
