@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cloud_lab import Lab, until
+from cloud_lab import ENVIRONMENTS, TASKS, Lab, add_cluster, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ui"))
 from ui_client import Page
@@ -64,10 +64,10 @@ def test_a_run_of_another_machine(lab: Lab, tmp_path: Path) -> None:
 
 
 @contextmanager
-def seen(lab: Lab, home: Path) -> Iterator[Page]:
+def seen(lab: Lab, home: Path, environment: str = "lab") -> Iterator[Page]:
     """The page of a real command."""
     process = lab.start(
-        *("ui", "--no-browser", "--env", "lab", "--home", str(home)), output=subprocess.PIPE
+        *("ui", "--no-browser", "--env", environment, "--home", str(home)), output=subprocess.PIPE
     )
     with process:
         assert process.stdout is not None
@@ -75,9 +75,11 @@ def seen(lab: Lab, home: Path) -> Iterator[Page]:
         port = int(address.split(":")[2].partition("/")[0])
         page = Page(ServerAt(port), address)  # type: ignore[arg-type]
         page.sign_in()
-        yield page
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        try:
+            yield page
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
 
 
 #: the endpoint has 8 vCPUs: `hold` has them all, until it is told to end
@@ -107,3 +109,29 @@ def test_the_doctor_says_why_children_wait(lab: Lab) -> None:
         assert page.get("/api/doctor", run=run, step="hold").status == 400
         (lab.folder / "end").touch()
         assert lab.ended(run) == "SUCCEEDED"
+
+
+def test_a_run_on_a_cluster(lab: Lab, tmp_path: Path) -> None:
+    """A run on ECS is executed by the machine that began it, which has its state."""
+    add_cluster(lab.endpoint)
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS + TASKS)
+    lab.write("pipeline.yaml", PIPELINE)
+    run = lab.run_tasks(code=1)
+    with seen(lab, lab.folder / ".batchyard", "tasks") as page:
+        with page.events("/api/runs") as events:
+            rows = next(value["rows"] for _, value in events if run in value["rows"])
+            assert (rows[run]["engine"], rows[run]["state"]) == ("ecs", "FAILED")
+        with page.events("/api/run", run=run, step="work") as events:
+            document = next(value for name, value in events if name == "run")
+        assert document["failures"][0]["index"] == 2
+        assert page.get("/api/log", run=run, step="work", index=1).body == b"line 1\n"
+        assert "<h2>Hosts</h2>" in page.get("/api/charts", run=run, state="FAILED").text
+    other = tmp_path / "other/.batchyard"
+    other.mkdir(parents=True)
+    (other / "environments.yaml").write_text(ENVIRONMENTS + TASKS)
+    with seen(lab, other, "tasks") as page:
+        with page.events("/api/runs") as events:
+            rows = next(value["rows"] for _, value in events if run in value["rows"])
+            assert rows[run]["state"] == "ELSEWHERE"
+        reply = page.get("/api/run", run=run)
+        assert reply.status == 404 and "a run on ECS is shown where it began" in reply.text

@@ -12,7 +12,7 @@ from typing import Any
 from batchyard import diagnosis, operations, report, runs
 from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import AttemptDetail, RunRecord
-from batchyard.errors import BatchyardError, from_os_error
+from batchyard.errors import BatchyardError, RunNotFoundError, from_os_error
 from batchyard.folder import RunFolder, runs_in
 from batchyard.quick_dataclasses import dataclass
 from batchyard.status import explain_failure
@@ -294,7 +294,11 @@ class Application:
             return runs.read(folder)
         if environment is None:
             raise RefusedError(404, "there is no such run")
-        return operations.find_run(home, run_id, environment)
+        try:
+            return operations.find_run(home, run_id, environment)
+        except RunNotFoundError as exc:
+            # The bucket names it, but the state of a run on ECS is where the run was begun.
+            raise RefusedError(404, f"{exc.message}; a run on ECS is shown where it began") from exc
 
     def _list_remote_runs(self) -> list[str]:
         environment = self._settings.environment
