@@ -17,6 +17,7 @@ from ui_client import serve
 
 from batchyard import operations
 from batchyard.pipeline import Step
+from batchyard.ui.logs import MAX_PART
 
 pytestmark = BROWSER_MARKS
 
@@ -162,10 +163,10 @@ def test_a_long_line_after_a_carriage_return_is_shown(yard: Yard) -> None:
 
 def test_a_large_log(yard: Yard) -> None:
     browser = yard.browser
-    write_large_log(yard.runs[1], "work", 0, 300 << 20)
+    path = write_large_log(yard.runs[1], "work", 0, 1 << 30)
     yard.show("log", yard.runs[1].run_id, "work", 0)
     browser.wait_for("document.querySelector('pre.log').innerText.includes('the needle is here')")
-    assert "of 300 MiB" in yard.text("pre.log + .note")
+    assert "of 1.0 GiB" in yard.text("pre.log + .note")
     yard.click_button("To the start")
     browser.wait_for("document.querySelector('pre.log').scrollTop === 0")
     browser.wait_for("!document.querySelector('pre.log').innerText.includes('needle')")
@@ -174,6 +175,14 @@ def test_a_large_log(yard: Yard) -> None:
     browser.press("Enter")
     browser.wait_for("getSelection().toString() === 'needle'")
     assert browser.run("document.querySelector('pre.log').textContent.length") < 2_000_000
+    yard.click_button("To the start")
+    browser.wait_for("!document.querySelector('pre.log').innerText.includes('needle')")
+    yard.click_button("To the end")
+    browser.wait_for("document.querySelector('pre.log').innerText.includes('the needle is here')")
+    # A part at a time, whatever is asked for.
+    child = {"run": yard.runs[1].run_id, "step": "work", "index": 0, "attempt": 1}
+    assert len(yard.page.get("/api/log", **child, begin=0).body) == MAX_PART
+    path.write_text("no space left on device\n")
 
 
 def test_a_running_run_is_live_and_a_dead_server_is_said(yard: Yard, tmp_path: Path) -> None:
@@ -235,6 +244,62 @@ def test_the_last_output_is_shown_after_the_end_of_the_run(yard: Yard, tmp_path:
         browser.requests[:] = [url for url in browser.requests if not url.startswith(own)]
     finally:
         (tmp_path / "go").touch()
+
+
+def test_a_lost_connection_is_opened_again(yard: Yard, tmp_path: Path) -> None:
+    """The stream breaks off while the run goes on: the page says so, and gets what it missed."""
+    browser = yard.browser
+    home = tmp_path / ".batchyard"
+    wait = "until test -e go; do sleep 0.05; done"
+    record = begin_run(home, Step("work", command=wait, array=2))
+    operations.start(record)
+    said = "document.getElementById('connection').innerText"
+    try:
+        with serve(home) as page:
+            browser.open(page.address + f"#/run/{record.run_id}")
+            browser.wait_for("document.querySelector('.legend').innerText === 'running: 2'")
+            browser.wait_for(f"{said} === 'live'")
+            browser.run(
+                "window.said = []; new MutationObserver(() => window.said.push("
+                f"{said})).observe(document.getElementById('connection'), {{childList: true}})"
+            )
+            page.server.drop_connections()
+            (tmp_path / "go").touch()
+            browser.wait_for("document.querySelector('.badge').innerText === 'SUCCEEDED'")
+            assert "The connection was lost. Trying again." in browser.run("window.said")
+            assert browser.run(said) == "live"
+            own = page.address.partition("?")[0]
+            browser.open(yard.page.address)
+            browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
+            browser.requests[:] = [url for url in browser.requests if not url.startswith(own)]
+    finally:
+        (tmp_path / "go").touch()
+    browser.errors[:] = [text for text in browser.errors if "net::ERR_" not in text]
+
+
+def test_runs_are_found_by_name_and_state(yard: Yard) -> None:
+    browser = yard.browser
+    yard.show()
+    rows = "document.querySelectorAll('table.runs tbody tr').length"
+    browser.wait_for(f"{rows} === 4")
+    set_value(browser, "search", "LARGE")
+    browser.wait_for(f"{rows} === 3")
+    set_value(browser, "state", "SUCCEEDED")
+    browser.wait_for(f"{rows} === 1")
+    assert yard.runs[1].run_id in yard.text("table.runs") and "100 %" in yard.text("table.runs")
+    assert yard.text("[role=status].note") == "1 of 4 runs"
+    set_value(browser, "search", "nothing of this name")
+    browser.wait_for("document.querySelector('.note').innerText === 'No run matches.'")
+    set_value(browser, "search", "")
+    set_value(browser, "state", "all")
+    browser.wait_for(f"{rows} === 4")
+
+
+def set_value(browser: Chromium, name: str, value: str) -> None:
+    browser.run(
+        f"(() => {{ const field = document.getElementById({name!r}); field.value = {value!r};"
+        " field.dispatchEvent(new Event('input')); field.dispatchEvent(new Event('change')); })()"
+    )
 
 
 def set_visibility(browser: Chromium, *, is_hidden: bool) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
+import time
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ from batchyard.ui.child_table import ChildState, ChildTable
 from batchyard.ui.run_list import RUNS, RunList
 from batchyard.ui.run_model import RunModel
 from batchyard.ui.run_reader import RUN, RunReader, children_topic
+from batchyard.ui.streams import MIN_PAUSE_S, Broadcast
 
 
 def attempt(index: int, number: int = 1, **fields: object) -> AttemptDetail:
@@ -108,6 +112,39 @@ def test_a_tab_gets_everything_once_and_then_what_is_new(tmp_path: Path) -> None
     for stream in (events, second):
         stream.close()  # type: ignore[attr-defined]
     assert reader.tabs == 0
+
+
+class Ticker(Broadcast):
+    """A state that changes with each read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[float] = []
+
+    def read_once(self) -> float:
+        self.reads.append(time.monotonic())
+        self.publish({"tick": b"tick"})
+        return 0.0
+
+    def snapshot(self, topics: Sequence[str]) -> list[bytes]:
+        return [b"tick"]
+
+
+def test_one_reader_for_all_tabs_at_most_two_pushes_a_second() -> None:
+    ticker = Ticker()
+    tabs = [ticker.follow(["tick"]) for _ in range(20)]
+    for _ in range(3):
+        assert [next(tab) for tab in tabs] == [b"tick"] * 20
+    pauses = [later - earlier for earlier, later in pairwise(ticker.reads)]
+    assert len(ticker.reads) <= 4 and min(pauses) >= MIN_PAUSE_S
+    for tab in tabs:
+        tab.close()  # type: ignore[attr-defined]
+    # A closed tab costs nothing: the thread that reads ends.
+    while ticker._thread is not None:
+        time.sleep(0.05)
+    read_count = len(ticker.reads)
+    time.sleep(2 * MIN_PAUSE_S)
+    assert len(ticker.reads) == read_count and ticker.tabs == 0
 
 
 def test_search_finds_what_crosses_the_border_of_pieces() -> None:

@@ -104,6 +104,10 @@ class PageServer(ThreadingHTTPServer):
     def server_close(self) -> None:
         """Close the listening socket and all connections: tabs notice that the server is gone."""
         super().server_close()
+        self.drop_connections()
+
+    def drop_connections(self) -> None:
+        """Close all connections."""
         with self._lock:
             for connection in self._connections:
                 with suppress(OSError):
