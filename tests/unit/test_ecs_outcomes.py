@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batchyard.batch.jobs import Outcome
-from batchyard.engines.ecs.outcomes import make_lost_outcome, read_outcome, was_refused
+from batchyard.engines.ecs.outcomes import is_lack, make_lost_outcome, read_outcome, was_refused
 
 
 def task(stop_code: str, stopped_reason: str, **container: Any) -> dict[str, Any]:
@@ -80,6 +80,32 @@ def test_the_outcome_of_a_stopped_task(stopped: dict[str, Any], outcome: Outcome
 )
 def test_a_task_without_room_has_not_been_an_attempt(reason: str) -> None:
     assert was_refused(task("TaskFailedToStart", reason))
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_waited_for"),
+    [
+        ("RESOURCE:CPU", True),
+        ("RESOURCE:MEMORY", True),
+        ("RESOURCE:GPU", True),
+        ("RESOURCE:ENI", True),
+        ("RESOURCE:PORTS", True),
+        ("AGENT", True),
+        # Fargate: apache/airflow#48001.
+        (
+            "Capacity is unavailable at this time. Please try again later or in a different "
+            "availability zone",
+            True,
+        ),
+        ("LOCATION", False),
+        ("ATTRIBUTE", False),
+        ("MISSING", False),
+        ("INACTIVE", False),
+        ("MemberOf placement constraint unsatisfied.", False),
+    ],
+)
+def test_which_failures_of_run_task_are_waited_for(reason: str, is_waited_for: bool) -> None:
+    assert is_lack(reason) == is_waited_for
 
 
 def test_a_task_that_ran_was_not_refused() -> None:
