@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from batchyard.batch.jobs import JobState
+from batchyard.embedded import use_table
 from batchyard.embedded.store import (
     SCHEMA_VERSION,
     AttemptRow,
@@ -21,7 +22,9 @@ from batchyard.embedded.store import (
     StopRequest,
     Store,
 )
+from batchyard.embedded.use_table import WHOLE_ATTEMPT, UseRow
 from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
+from batchyard.sampling.samples import SampledUse, Series
 
 JOB = JobRow(0, "id-a", "pre", 3, "PENDING", "", (0, 3, 0, 0, 0, 0, 0), 0, 1_000)
 OTHER = JobRow(
@@ -154,6 +157,31 @@ def test_a_file_of_the_version_before_is_updated(path: Path) -> None:
         assert list(store.commands(0)) == [CommandRow(0, 3, 0, 0, 0)]
         assert list(store.uses(0)) == []
         assert store.total_uses() == {}
+
+
+def test_a_file_without_the_table_of_uses_has_none(path: Path) -> None:
+    make_store(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE sampled_use")
+        assert list(use_table.select(db, 0)) == []
+        assert use_table.select_longest(db, 0) is None
+        assert use_table.select_totals(db) == {}
+
+
+def test_uses_come_back_by_child_and_with_a_series_for_one_child(store: Store) -> None:
+    series = Series((1.0, 2.0), (5, 6), (50, None), (7, 8))
+    use = SampledUse(2, 4.0, 1.5, 2.0, 6144, 50.0, 90.0, 8, 16, series)
+    short = SampledUse(1, 2.0, 0.0, 0.0, 1)
+    rows = [UseRow(0, 3, 1, WHOLE_ATTEMPT, use), UseRow(0, 1, 2, WHOLE_ATTEMPT, short)]
+    command = UseRow(0, 3, 1, 7, short)
+    store.commit(uses=[*rows, command])
+    plain = rows[0]._replace(use=use.without_series())
+    assert list(store.uses(0)) == [rows[1], plain]
+    assert list(store.uses(0, child=3)) == [rows[0]]
+    assert list(store.uses(0, of_commands=True)) == [command]
+    assert store.longest_use(0) == rows[0]
+    assert store.longest_use(1) is None
+    assert store.total_uses() == {0: SampledUse(3, 6.0, 1.0, 2.0, 6144, 50.0, 90.0, 8, 16)}
 
 
 def test_a_value_is_the_last_that_was_written(store: Store) -> None:

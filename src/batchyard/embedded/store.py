@@ -22,6 +22,8 @@ from batchyard.folder import sync_file
 from batchyard.sampling.samples import SampledUse
 
 SCHEMA_VERSION = 4
+#: A file of this version can be read as it is, where it cannot be updated.
+_OLDEST_READABLE_VERSION = 3
 
 _COMMAND_TABLE = """
 -- commands that have ended, of children with several commands; the attempt is that of the child
@@ -398,7 +400,7 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: boo
     if not version and not create:
         raise BrokenStoreError(f"{path} is not a batchyard state, or was never finished")
     if is_read_only:
-        if version < SCHEMA_VERSION:
+        if version < _OLDEST_READABLE_VERSION:
             raise OperationalError(
                 f"{path} was written by an older batchyard, and cannot be updated here",
                 hint="give yourself write permission there",

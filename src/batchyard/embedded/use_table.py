@@ -57,6 +57,8 @@ def select(
     db: sqlite3.Connection, job: int, child: int | None = None, *, of_commands: bool = False
 ) -> Iterator[UseRow]:
     """See Store.uses."""
+    if not _exists(db):
+        return
     series = "''" if child is None else "series"
     sql = (
         f"SELECT job, child, attempt, command, {_USE_COLUMNS}, {series} FROM sampled_use"
@@ -75,6 +77,8 @@ def select(
 
 def select_longest(db: sqlite3.Connection, job: int) -> UseRow | None:
     """See Store.longest_use."""
+    if not _exists(db):
+        return None
     sql = (
         "SELECT child FROM sampled_use WHERE job = ? AND command < 0"
         " ORDER BY seconds DESC, child LIMIT 1"
@@ -87,7 +91,15 @@ def select_longest(db: sqlite3.Connection, job: int) -> UseRow | None:
 
 def select_totals(db: sqlite3.Connection) -> dict[int, SampledUse]:
     """See Store.total_uses."""
+    if not _exists(db):
+        return {}
     return {job: SampledUse(*columns) for job, *columns in db.execute(_TOTAL_USES)}
+
+
+def _exists(db: sqlite3.Connection) -> bool:
+    """Return whether the table is there. A file of an older version may only be read."""
+    sql = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'sampled_use')"
+    return bool(db.execute(sql).fetchone()[0])
 
 
 def _to_columns(row: UseRow) -> tuple[object, ...]:

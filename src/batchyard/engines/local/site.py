@@ -58,6 +58,8 @@ class LocalSite:
         self.runner = _make_runner(settings, spawner, record.folder, environ, self._memory_use)
         self._began_s = time.monotonic()
         self._sampler: AttemptSampler | None = None
+        # A process that died has left what its children used then.
+        record.folder.running_use.unlink(missing_ok=True)
 
     @property
     def capacity(self) -> Resources:
