@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from batchyard import command_lengths, runs
-from batchyard.command_lengths import Expectation, Seconds
+from batchyard.command_lengths import Expectation, KnownSeconds, Seconds
 from batchyard.engines.base import CommandDetail, RunRecord
 from batchyard.errors import BatchyardError, BusyServiceError
 from batchyard.folder import RunFolder, runs_in
@@ -137,45 +137,41 @@ def _find_seconds_of_step(
     mean_s = None
     is_long = len(commands) > max_lookups
     for record in records:
-        durations, texts = _read_durations(record, step)
-        if not durations:
+        known, texts = _read_durations(record, step)
+        if not known.count:
             continue
-        if not by_text and (is_long or len(durations) == len(commands)):
+        if not by_text and (is_long or known.count == len(commands)):
             if _are_equal(texts, commands):
-                return command_lengths.fill_in_numbers(len(commands), durations)
+                return known.fill_in()
         if is_long:
             continue
         if mean_s is None:
-            mean_s = sum(durations.values()) / len(durations)
-        for number, seconds in durations.items():
+            mean_s = known.mean_s
+        for number, seconds in known.items():
             by_text.setdefault(texts[number], seconds)
         if all(map(by_text.__contains__, commands)):
             break
     return None if mean_s is None else command_lengths.fill_in(commands, by_text, mean_s)
 
 
-def _read_durations(record: RunRecord, step: str) -> tuple[dict[int, float], Sequence[str]]:
-    """Return the seconds by number, and the list. A run whose records are gone tells nothing.
+def _read_durations(record: RunRecord, step: str) -> tuple[KnownSeconds, Sequence[str]]:
+    """Return the seconds of a run, and its list. A run whose records are gone tells nothing.
 
     Raises BusyServiceError.
     """
+    if not any(job.step == step and job.has_list for job in record.plan.jobs):
+        return KnownSeconds(0), ()
     try:
-        durations = _durations_of(record, step)
-        return durations, record.folder.load_list(step) if durations else ()
+        texts = record.folder.load_list(step)
+        run = record.open()
+        try:
+            return KnownSeconds(len(texts), run.durations(step)), texts
+        finally:
+            run.close()
     except BusyServiceError:
         raise
     except (BatchyardError, OSError):
-        return {}, ()
-
-
-def _durations_of(record: RunRecord, step: str) -> dict[int, float]:
-    if not any(job.step == step and job.has_list for job in record.plan.jobs):
-        return {}
-    run = record.open()
-    try:
-        return dict(run.durations(step))
-    finally:
-        run.close()
+        return KnownSeconds(0), ()
 
 
 def _are_equal(texts: Sequence[str], commands: Sequence[str]) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchyard.command_lengths import (
+    KnownSeconds,
     Seconds,
     expect,
     expected_end_s,
     fill_in,
-    fill_in_numbers,
     lower_bound_s,
     sort_longest_first,
 )
@@ -22,6 +24,26 @@ SLOTS = st.integers(1, 20)
 
 def test_equal_lengths_keep_their_order() -> None:
     assert list(sort_longest_first([3, 0, 2, 1], [5, 9, 5, 5])) == [1, 3, 0, 2]
+
+
+@given(st.lists(st.integers(0, 3), max_size=60), st.integers(1, 20))
+def test_sorted_parts_are_merged_in_the_same_order(lengths: list[int], at_once: int) -> None:
+    numbers = range(len(lengths))
+    merged = sort_longest_first(numbers, lengths, at_once)
+    assert list(merged) == sorted(numbers, key=lengths.__getitem__, reverse=True)
+
+
+def test_the_seconds_of_a_long_list_take_a_few_bytes_each() -> None:
+    count = 10_000
+    tracemalloc.start()
+    try:
+        seconds = KnownSeconds(count, ((number, number / 7) for number in range(count))).fill_in()
+        order = sort_longest_first(range(count), seconds.values, 1_000)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (seconds.known, order[0], order[-1]) == (count, count - 1, 0)
+    assert peak_bytes < 50 * count
 
 
 @given(LENGTHS, SLOTS)
@@ -41,7 +63,7 @@ def test_the_end_is_that_of_the_last_slot() -> None:
 def test_unknown_commands_are_expected_to_take_the_mean() -> None:
     seconds = fill_in(["a", "b", "c"], {"a": 4.0, "c": 1.0}, 2.0)
     assert (list(seconds.values), seconds.known) == ([4.0, 2.0, 1.0], 2)
-    seconds = fill_in_numbers(3, {0: 4.0, 2: 1.0})
+    seconds = KnownSeconds(3, [(0, 4.0), (2, 1.0), (3, 9.0)]).fill_in()
     assert (list(seconds.values), seconds.known) == ([4.0, 2.5, 1.0], 2)
 
 
