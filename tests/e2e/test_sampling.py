@@ -79,6 +79,7 @@ def test_attempts_and_commands_keep_what_they_used(sampled: Yard, tmp_path: Path
     engine.close()
 
 
+@pytest.mark.slow
 def test_without_sampling_nothing_is_looked_at(yard: Yard) -> None:
     yard.write("list.txt", "sleep 4\n")
     yard("run", "list.txt", "--no-sampling")

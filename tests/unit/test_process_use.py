@@ -83,6 +83,11 @@ def test_files_of_processes_that_have_just_ended_are_nothing() -> None:
     assert add_memory([]) == 0
 
 
+def test_an_old_kernel_shows_memory_only_with_files() -> None:
+    assert parse_memory_kib(b"VmRSS:\t 700 kB\nThreads:\t1\n") == (700, 0)
+    assert parse_memory_kib(status(300, 20)) == (300, 20)
+
+
 FAMILY = """
 import os, time
 os.fork()

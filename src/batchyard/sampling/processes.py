@@ -133,7 +133,8 @@ def parse_memory_kib(status: bytes) -> tuple[int, int]:
     """Return the memory of a process without files: its own, and what it shares with others."""
     private = shared = 0
     for line in status.splitlines():
-        if line.startswith(b"RssAnon:"):
+        # Kernels before 4.5 show only the whole, which comes first.
+        if line.startswith((b"VmRSS:", b"RssAnon:")):
             private = int(line.split()[1])
         elif line.startswith(b"RssShmem:"):
             shared = int(line.split()[1])
