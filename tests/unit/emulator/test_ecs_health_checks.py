@@ -13,18 +13,18 @@ CHECK = HealthCheck.parse({"command": ["CMD", "curl", "-f", "localhost"], "start
 def test_three_failures_in_a_row_are_too_many() -> None:
     health = Health()
     for age_s in (100, 130):
-        health = health.after(CHECK, age_s, is_passed=False)
+        health = health.take_result(CHECK, age_s, is_passed=False)
     assert health == Health("UNKNOWN", 2)
-    assert health.after(CHECK, 160, is_passed=True) == Health("HEALTHY")
-    health = health.after(CHECK, 160, is_passed=False)
+    assert health.take_result(CHECK, 160, is_passed=True) == Health("HEALTHY")
+    health = health.take_result(CHECK, 160, is_passed=False)
     assert health.status == "UNHEALTHY"
-    assert health.after(CHECK, 190, is_passed=False).status == "UNHEALTHY"
-    assert health.after(CHECK, 190, is_passed=True).status == "HEALTHY"
+    assert health.take_result(CHECK, 190, is_passed=False).status == "UNHEALTHY"
+    assert health.take_result(CHECK, 190, is_passed=True).status == "HEALTHY"
 
 
 def test_failures_of_the_start_period_do_not_count_before_the_first_success() -> None:
-    assert Health().after(CHECK, 59, is_passed=False) == Health()
-    assert Health("HEALTHY").after(CHECK, 59, is_passed=False) == Health("HEALTHY", 1)
+    assert Health().take_result(CHECK, 59, is_passed=False) == Health()
+    assert Health("HEALTHY").take_result(CHECK, 59, is_passed=False) == Health("HEALTHY", 1)
 
 
 def test_a_task_is_as_healthy_as_its_worst_container() -> None:

@@ -50,7 +50,7 @@ class Health(NamedTuple):
     #: Failures since the last check that was passed.
     failures: int = 0
 
-    def after(self, check: HealthCheck, age_s: float, *, is_passed: bool) -> Health:
+    def take_result(self, check: HealthCheck, age_s: float, *, is_passed: bool) -> Health:
         """Return the health after a check of a container that has run for ``age_s``."""
         if is_passed:
             return Health(HEALTHY)
@@ -106,7 +106,7 @@ class Checkup:
         is_passed = self._probe.exit_code == 0
         self.end()
         self._checked_s = now_s
-        self.health = self.health.after(self._check, now_s - started_s, is_passed=is_passed)
+        self.health = self.health.take_result(self._check, now_s - started_s, is_passed=is_passed)
 
     def end(self) -> None:
         """End the check that runs."""

@@ -221,25 +221,32 @@ def _count_failures(state: EndpointState, service: Service, tasks: list[EcsTask]
     """Count the tasks of the newest deployment that ended by themselves."""
     primary = service.primary_or_none
     for task in tasks:
-        has_failed = task.stop_code in _OWN_ENDS or task.stopped_reason == _UNHEALTHY_REASON
-        is_own = task.is_stopped and has_failed
-        if not is_own or task.task_id in service.counted_tasks:
+        if not _has_failed(task) or task.task_id in service.counted_tasks:
             continue
         service.counted_tasks.add(task.task_id)
-        if primary is None or task.started_by != primary.id:
-            continue
-        primary.failures_in_a_row += 1
-        if primary.rollout_state == "IN_PROGRESS":
-            primary.failed_tasks += 1
-        delay_s = backoff_s(primary.failures_in_a_row)
-        if delay_s:
-            primary.next_start_s = state.clock() + delay_s
-            text = f"is unable to consistently start tasks successfully. {_TROUBLESHOOTING}"
-            if _report_once(state, service, text):
-                report_action(state, service, "SERVICE_TASK_START_IMPAIRED")
+        if primary is not None and task.started_by == primary.id:
+            _count_failure(state, service, primary)
     if primary is not None and primary.rollout_state == "IN_PROGRESS":
         _reset_circuit(state, service, primary, tasks)
         _break_circuit(state, service, primary)
+
+
+def _has_failed(task: EcsTask) -> bool:
+    is_failure = task.stop_code in _OWN_ENDS or task.stopped_reason == _UNHEALTHY_REASON
+    return task.is_stopped and is_failure
+
+
+def _count_failure(state: EndpointState, service: Service, primary: Deployment) -> None:
+    """Count a failed task of the deployment; after several, the next one starts later."""
+    primary.failures_in_a_row += 1
+    if primary.rollout_state == "IN_PROGRESS":
+        primary.failed_tasks += 1
+    delay_s = backoff_s(primary.failures_in_a_row)
+    if delay_s:
+        primary.next_start_s = state.clock() + delay_s
+        text = f"is unable to consistently start tasks successfully. {_TROUBLESHOOTING}"
+        if _report_once(state, service, text):
+            report_action(state, service, "SERVICE_TASK_START_IMPAIRED")
 
 
 def _reset_circuit(
