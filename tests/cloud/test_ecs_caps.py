@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import time
+from typing import Any
 
 import pytest
 from cloud_lab import ENVIRONMENTS, Lab, run_of, until
 from emulator_endpoint import Endpoint
 
-#: An hour of the host costs $0.192, and a minute, which is the least, $0.0032.
+#: An hour of the host costs $0.192, and a minute, which is the least, $0.0032. Each of the steps
+#: may need a host: the run is held when it could reach its cap in 64 s, at $0.384 an hour.
 PIPELINE = """\
 name: capped
 image: busybox
@@ -19,7 +21,7 @@ steps:
   - {name: work, array: 12, max_running: 2, command: sleep %s}
   - {name: collect, needs: [work], command: 'true'}
 """
-CAP = ("--max-cost", "0.0035")
+CAP = ("--max-cost", "0.0072")
 ECS = ("pipeline.yaml", "--engine", "ecs", "--env", "capped")
 
 
@@ -51,9 +53,9 @@ def test_a_run_on_a_cluster_is_held_at_its_cap(lab: Lab) -> None:
     done = lab("run", *ECS, *CAP, code=1)
     assert "an hour of the fleet at full size: $0.0649 on spot, $0.1920 on demand" in done.stderr
     assert "it is kept by the process that executes the run" in done.stderr
-    assert "max_cost is $0.0035: nothing more starts; children that run go on" in done.stderr
+    assert "max_cost is $0.0072: nothing more starts; children that run go on" in done.stderr
     status = lab.status(run_of(done))
-    assert status["state"] == "FAILED" and "max_cost is $0.0035" in status["held"]
+    assert status["state"] == "FAILED" and "max_cost is $0.0072" in status["held"]
     work, collect = status["steps"]
     assert 0 < work["succeeded"] < 12 and collect["succeeded"] == 0
 
@@ -68,6 +70,65 @@ def test_the_cost_on_a_cluster_is_estimated_and_a_cap_below_it_refused(lab: Lab)
     assert cost["steps"][0]["on_demand_usd"][0] >= 0.0032
     refused = lab("run", *ECS, "--max-cost", "0.001", code=2).stderr
     assert "max_cost is $0.001, and the run is likely to cost" in refused
+
+
+def add_group(endpoint: Endpoint, name: str, **members: Any) -> None:
+    """Make a cluster whose capacity provider is an Auto Scaling group with these members."""
+    groups, ecs = endpoint.client("autoscaling"), endpoint.client("ecs")
+    groups.create_auto_scaling_group(
+        AutoScalingGroupName=name, MinSize=0, MaxSize=3, AvailabilityZones=["us-east-1a"], **members
+    )
+    (group,) = groups.describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+        "AutoScalingGroups"
+    ]
+    ecs.create_capacity_provider(
+        name=name, autoScalingGroupProvider={"autoScalingGroupArn": group["AutoScalingGroupARN"]}
+    )
+    ecs.create_cluster(
+        clusterName=name,
+        capacityProviders=[name],
+        defaultCapacityProviderStrategy=[{"capacityProvider": name, "weight": 1}],
+    )
+
+
+@pytest.mark.slow
+def test_the_types_of_auto_scaling_groups_are_priced(lab: Lab) -> None:
+    ec2 = lab.endpoint.client("ec2")
+    template = ec2.create_launch_template(
+        LaunchTemplateName="nodes",
+        LaunchTemplateData={"InstanceType": "m5.xlarge", "ImageId": "ami-12c6146b"},
+    )["LaunchTemplate"]
+    named = {"LaunchTemplateId": template["LaunchTemplateId"], "Version": "$Latest"}
+    overrides = [{"InstanceType": "m5.2xlarge"}, {"InstanceType": "m5.8xlarge"}]
+    policy = {"LaunchTemplate": {"LaunchTemplateSpecification": named, "Overrides": overrides}}
+    add_group(lab.endpoint, "single", LaunchTemplate=named)
+    add_group(lab.endpoint, "mixed", MixedInstancesPolicy=policy)
+    lab.endpoint.client("autoscaling").create_launch_configuration(
+        LaunchConfigurationName="old", ImageId="ami-12c6146b", InstanceType="m5.xlarge"
+    )
+    add_group(lab.endpoint, "old", LaunchConfigurationName="old")
+    names = ("single", "mixed", "old")
+    entries = (f"  {n}: {{region: us-east-1, bucket: lab-runs, cluster: {n}}}\n" for n in names)
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS + "".join(entries))
+    lab.write("pipeline.yaml", PIPELINE % 1)
+    flags = ("pipeline.yaml", "--engine", "ecs", "--env")
+    # Three instances each.
+    single = lab.json("plan", *flags, "single")["cost"]
+    assert single["fleet_on_demand_usd_h"] == [pytest.approx(3 * 0.192)] * 2
+    mixed = lab.json("plan", *flags, "mixed")["cost"]
+    assert mixed["fleet_on_demand_usd_h"] == [pytest.approx(3 * 0.384), pytest.approx(3 * 1.536)]
+    refused = lab("run", *flags, "old", "--max-cost", "5", code=2).stderr
+    assert "the hosts of work, collect and their prices are not known" in refused
+
+
+@pytest.mark.slow
+def test_what_runs_now_is_part_of_the_cost(lab: Lab) -> None:
+    lab.write("pipeline.yaml", PIPELINE % 600)
+    run = run_of(lab("run", *ECS, "--detach"))
+    bill = until(lambda: lab.json("cost", run), lambda bill: bill["used_usd"] > 0)
+    assert bill["paid_usd"] > 0 and bill["disk_usd"] > 0 and not bill["is_final"]
+    assert "disks of the hosts (EBS), not part of the sum" in lab("cost", run).stdout
+    lab("stop", run)
 
 
 @pytest.mark.slow
@@ -95,12 +156,12 @@ def test_no_task_starts_once_the_cap_is_reached(lab: Lab, seconds: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--detach",)])
 def test_a_run_on_a_cluster_can_be_stopped_at_its_cap(lab: Lab, flags: tuple[str, ...]) -> None:
-    lab.write("pipeline.yaml", (PIPELINE % 600) + "max_cost: 0.0035\n")
+    lab.write("pipeline.yaml", (PIPELINE % 600) + "max_cost: 0.0072\n")
     code = 0 if flags else 130
     run = run_of(lab("run", *ECS, "--max-cost-action", "stop", *flags, code=code))
     assert lab.ended(run) == "STOPPED"
-    assert "max_cost is $0.0035" in lab.status(run)["held"]
-    assert "max_cost is $0.0035" in lab.status(run)["steps"][0]["reason"]
+    assert "max_cost is $0.0072" in lab.status(run)["held"]
+    assert "max_cost is $0.0072" in lab.status(run)["steps"][0]["reason"]
 
 
 @pytest.mark.slow
@@ -111,7 +172,8 @@ def test_children_of_a_dynamic_step_end_after_their_block(lab: Lab) -> None:
         "name: capped\nimage: busybox\nsteps:\n  - {name: work, share_out: dynamic, array: 2,"
         f" memory: 256MiB, commands: {commands}}}\n",
     )
-    run = run_of(lab("run", *ECS, *CAP, code=1))
+    # One step: $0.192 an hour.
+    run = run_of(lab("run", *ECS, "--max-cost", "0.0035", code=1))
     status = lab.status(run)
     assert status["state"] == "FAILED" and status["held"]
     counts = status["steps"][0]["commands"]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from batchyard.batch.jobs import Resources
+from batchyard.cli.render_bill import bill_lines
 from batchyard.cost.bill import Instance, PriceChange, Use, make_bill, price_disk
 from batchyard.cost.host_prices import HostPrices
 from batchyard.cost.market import parse_products
@@ -22,6 +23,7 @@ from batchyard.engines.memory import MemoryEngine
 from batchyard.engines.usage import PaidHost, Usage
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan
+from batchyard.report.costs import cost_section
 
 HOUR_S, DAY_S = 3600, 86_400
 SIZE = Resources(4, 15_000)
@@ -152,6 +154,8 @@ def test_disks_are_a_line_of_their_own_and_unknown_ones_are_listed() -> None:
     assert bill.paid_usd == pytest.approx(0.192 / 6)
     assert not [text for text in bill.not_counted if "disks" in text]
     assert "prices of disks: those of us-east-1" in bill.sources
+    assert "disks of the hosts (EBS), not part of the sum: $0.0030" in bill_lines(bill)
+    assert "Disks of the hosts (EBS) cost $0.0030 more." in cost_section(bill)
     for disks in ((), (("io2", 100),)):
         bill = bill_host(make_host(600, disks=disks), 600)
         assert "disks of 1 host" in bill.not_counted and not bill.disk_usd

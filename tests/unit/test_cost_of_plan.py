@@ -23,7 +23,7 @@ from batchyard.cost.estimate import (
 from batchyard.cost.estimate import Work as EstimatedWork
 from batchyard.cost.plan_cost import CapFit, cost_of_plan, cost_of_prepared, find_spreads
 from batchyard.embedded.store import AttemptRow, Store
-from batchyard.engines.base import HostChoice, Offer, PreparedRun, RunRequest
+from batchyard.engines.base import FARGATE_CHOICE, HostChoice, Offer, PreparedRun, RunRequest
 from batchyard.environments import Environment
 from batchyard.errors import InputError, OperationalError
 from batchyard.pipeline import Pipeline, Step
@@ -156,6 +156,15 @@ def test_a_cap_that_would_let_nothing_start_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\$12.29 an hour: .* nothing could start"):
         make_cap(run, tmp_path, "local", 0.2, prices=NoAws())
     assert make_cap(run, tmp_path, "local", 0.3, prices=NoAws()).usd == 0.3
+
+
+def test_fargate_is_neither_estimated_nor_capped(tmp_path: Path) -> None:
+    run = prepared(make_plan(tmp_path, Step("a", "true", expect_s=60)), FARGATE_CHOICE)
+    cost = cost_of_prepared(run, tmp_path, "local", NoAws())
+    assert cost is not None and cost.spot_usd is None
+    assert "a: prices of Fargate are not known" in cost.sources
+    with pytest.raises(InputError, match="the hosts of a and their prices are not known"):
+        make_cap(run, tmp_path, "local", 20.0, prices=NoAws())
 
 
 def test_a_cap_counts_the_dearest_type_that_the_queue_may_start(tmp_path: Path) -> None:

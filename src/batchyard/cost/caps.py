@@ -11,7 +11,7 @@ from batchyard.cost import market
 from batchyard.cost.estimate import children_per_instance
 from batchyard.cost.plan_cost import CapFit, StepOffers, cost_of_prepared, make_finder
 from batchyard.cost_cap import Cap, CapAction
-from batchyard.engines.base import PreparedRun
+from batchyard.engines.base import FARGATE_CHOICE, PreparedRun
 from batchyard.errors import InputError
 from batchyard.plan import Plan, PlannedJob
 
@@ -40,7 +40,12 @@ def make_cap(
             f"max_cost is ${usd:g}, and the run is likely to cost ${estimate.low_usd:.2f} or more",
             hint="allow more with --max-cost, or run less of it: --only, --from",
         )
-    unknown = [job.step for job in prepared.plan.jobs if not prepared.hosts.get(job.step)]
+    hosts = prepared.hosts
+    unknown = [
+        job.step
+        for job in prepared.plan.jobs
+        if not hosts.get(job.step) or FARGATE_CHOICE in hosts[job.step]
+    ]
     if unknown:
         raise InputError(
             f"max_cost: the hosts of {', '.join(unknown)} and their prices are not known",

@@ -40,7 +40,9 @@ def find_hosts(
         group = AutoScaling(session).group(arn.rpartition("/")[2])
         if group is not None:
             choices.append(read_group(group, _find_template_type(Ec2(session), group)))
-    return tuple(choices)
+    # Types of a launch configuration, or by attributes, are not known.
+    are_known = all(choice.type_names or choice == FARGATE_CHOICE for choice in choices)
+    return tuple(choices) if are_known else ()
 
 
 def list_providers(environment: Environment, cluster: Mapping[str, Any]) -> list[str]:

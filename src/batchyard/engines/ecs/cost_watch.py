@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from batchyard.engines.base import Overview, Supervise
-from batchyard.errors import BatchyardError
+from batchyard.engines.base import Overview, Say, Supervise
+from batchyard.errors import BatchyardError, BusyServiceError
 
 #: Between two looks, at most: hosts must be recorded before ECS and EC2 forget them.
 _MAX_PAUSE_S = 60.0
@@ -25,6 +25,8 @@ class CostWatch:
         look: Callable[[], Overview],
         supervise: Supervise,
         separate_store: Callable[[], AbstractContextManager[None]],
+        say: Say,
+        retry_s: float = _RETRY_S,
     ) -> None:
         """``look``: records the hosts of the run and returns its state.
 
@@ -33,6 +35,9 @@ class CostWatch:
         self._look = look
         self._supervise = supervise
         self._separate_store = separate_store
+        self._say = say
+        self._retry_s = retry_s
+        self._last_problem = ""
         self._is_over = threading.Event()
 
     @contextmanager
@@ -52,6 +57,15 @@ class CostWatch:
             while not self._is_over.wait(pause_s):
                 try:
                     pause_s = min(_MAX_PAUSE_S, self._supervise(self._look()))
-                except BatchyardError:
+                except BusyServiceError:
                     # The runner reports that AWS cannot be reached.
-                    pause_s = _RETRY_S
+                    pause_s = self._retry_s
+                except BatchyardError as exc:
+                    self._report(exc.message)
+                    pause_s = self._retry_s
+
+    def _report(self, problem: str) -> None:
+        """Say once that no cap can be kept as long as there is this problem."""
+        if problem != self._last_problem:
+            self._last_problem = problem
+            self._say(f"warning: what the run costs is not known now, nor is a cap kept: {problem}")

@@ -166,7 +166,9 @@ class EcsRun(ScheduledRun):
             hold = HoldRule(
                 self._find_held, site.runner.list_waiting, self._has_unfinished_commands
             )
-        watch = CostWatch(self._look_at_hosts, supervise, self._separate_store).watch()
+        watch = CostWatch(
+            self._look_at_hosts, supervise, self._separate_store, watcher.note
+        ).watch()
         try:
             with watch:
                 Execution(self._record, self._store, site, self._clock, hold).run(

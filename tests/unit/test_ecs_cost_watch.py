@@ -1,0 +1,40 @@
+"""The thread that looks at the cost of a run on a cluster while the run executes."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+
+from batchyard.engines.base import Overview, RunState
+from batchyard.engines.ecs.cost_watch import CostWatch
+from batchyard.errors import BusyServiceError, OperationalError
+
+OVERVIEW = Overview(RunState.RUNNING, (), None, None)
+
+
+def test_looks_go_on_after_errors_which_are_said_once() -> None:
+    problems = [
+        BusyServiceError("AWS is busy"),
+        OperationalError("access denied"),
+        OperationalError("access denied"),
+    ]
+    notes: list[str] = []
+    has_looked = threading.Event()
+
+    def look() -> Overview:
+        if problems:
+            raise problems.pop(0)
+        return OVERVIEW
+
+    def supervise(overview: Overview) -> float:
+        assert overview is OVERVIEW
+        has_looked.set()
+        return 3600.0
+
+    with CostWatch(look, supervise, nullcontext, notes.append, retry_s=0.01).watch():
+        assert has_looked.wait(30)
+    assert notes == [
+        "warning: what the run costs is not known now, nor is a cap kept: access denied"
+    ]
+    # The thread ends with the run, however long the pause would be.
+    assert not [thread for thread in threading.enumerate() if thread.name == "cost"]
