@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,29 @@ def test_tasks_of_run_task_only_show_their_health(ecs: Any) -> None:
     ecs.stop_task(task=unwell)
     first, then = wait_for(ecs, ordered, "STOPPED")["containers"]
     assert first["healthStatus"] == "HEALTHY" and then["exitCode"] == 0
+
+
+@pytest.mark.slow
+def test_a_check_ends_with_its_container(tmp_path: Path) -> None:
+    endpoint = Endpoint(tmp_path)
+    try:
+        ecs = endpoint.client("ecs")
+        for is_reset in (False, True):
+            ecs.create_cluster()
+            ecs.register_container_instance()
+            file = tmp_path / f"pid-{is_reset}"
+            slow = check(f"echo $$ > {file}; exec sleep 600", timeout=60)
+            register(ecs, "slow", {"command": FOREVER, **slow})
+            arn = run(ecs, "slow")
+            until(lambda file=file: file.exists() and file.read_text(), bool)
+            if is_reset:
+                urllib.request.urlopen(f"{endpoint.url}/moto-api/reset", b"").close()
+            else:
+                ecs.stop_task(task=arn)
+            process = Path("/proc") / file.read_text().strip()
+            until(lambda process=process: process.exists(), lambda is_there: not is_there)
+    finally:
+        endpoint.stop()
 
 
 @pytest.mark.slow

@@ -19,11 +19,19 @@ _REASON = "the endpoint is reset"
 def end_jobs(regions: Regions) -> None:
     """Kill all jobs, and let none start any more."""
     for state in regions.states():
+        _end_health_checks(state)
         state.ecs = EcsState(state.ecs.surroundings, state.ecs.prober)
         for name, _ in list(state.items(QUEUE)):
             _perform(state, "UpdateJobQueue", {"jobQueue": name, "state": "DISABLED"})
     loop, store = regions.default.loop, regions.default.store
     loop.stop([row.id for row in store.jobs()], _REASON, 0)
+
+
+def _end_health_checks(state: EndpointState) -> None:
+    for task in state.ecs.live_tasks():
+        for container in task.containers:
+            if container.checkup is not None:
+                container.checkup.end()
 
 
 def has_ended_jobs(regions: Regions) -> bool:
