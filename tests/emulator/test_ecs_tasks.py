@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 from ecs_tasks_of_tests import describe, log_lines, logging_to, register, run, shell, wait_for
-from emulator_endpoint import Endpoint, until
+from emulator_endpoint import AWS, Endpoint, until
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +247,29 @@ def test_commands_cannot_be_executed_in_a_task(ecs: Any) -> None:
     assert describe(ecs, opened)["enableExecuteCommand"]
     code, message = error_of(ecs.execute_command, task=opened, **request)
     assert (code, "has no ExecuteCommand" in message) == ("TargetNotConnectedException", True)
+
+
+@pytest.mark.slow
+def test_the_aws_command_is_refused_a_session_by_name(
+    ecs: Any, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    """The command begins a session only where the plugin of Session Manager is installed."""
+    plugin = tmp_path / "session-manager-plugin"
+    plugin.write_text("#!/bin/sh\n")
+    plugin.chmod(0o755)
+    register(ecs, "shelled", {"command": shell("while :; do sleep 0.05; done"), "stopTimeout": 0})
+    arn = run(ecs, "shelled", enableExecuteCommand=True)
+    path = f"{tmp_path}{os.pathsep}{endpoint.environ['PATH']}"
+    done = subprocess.run(
+        [AWS, "ecs", "execute-command", "--task", arn, "--interactive", "--command", "sh"],
+        env={**endpoint.environ, "PATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode != 0
+    assert "TargetNotConnectedException" in done.stderr and "docker exec" in done.stderr
 
 
 def test_settings_that_nobody_has_changed_have_their_defaults(ecs: Any) -> None:
