@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cloud_lab import ENVIRONMENTS, TASKS, Lab, add_cluster, until
+import pytest
+from cloud_lab import ENVIRONMENTS, TASKS, Lab, add_cluster, run_of, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ui"))
+from browser_yard import IS_REQUIRED, find_violations
+from chromium import CHROMIUM, Chromium
 from ui_client import Page
 
 PIPELINE = """\
@@ -135,3 +138,40 @@ def test_a_run_on_a_cluster(lab: Lab, tmp_path: Path) -> None:
             assert rows[run]["state"] == "ELSEWHERE"
         reply = page.get("/api/run", run=run)
         assert reply.status == 404 and "a run on ECS is shown where it began" in reply.text
+
+
+@pytest.mark.slow
+@pytest.mark.outside
+@pytest.mark.skipif(CHROMIUM is None and not IS_REQUIRED, reason="no Chromium is installed")
+def test_the_cost_of_a_run_in_a_browser(lab: Lab, tmp_path: Path) -> None:
+    ecs, ec2 = lab.endpoint.client("ecs"), lab.endpoint.client("ec2")
+    ecs.create_cluster(clusterName="billed")
+    ec2.run_instances(
+        ImageId="ami-12c6146b",
+        InstanceType="m5.xlarge",
+        MinCount=1,
+        MaxCount=1,
+        UserData="#!/bin/bash\necho ECS_CLUSTER=billed >> /etc/ecs/ecs.config\n",
+    )
+    until(lambda: ecs.list_container_instances(cluster="billed")["containerInstanceArns"])
+    billed = "  billed: {region: us-east-1, bucket: lab-runs, cluster: billed}\n"
+    lab.write(".batchyard/environments.yaml", ENVIRONMENTS + billed)
+    lab.write("pipeline.yaml", PIPELINE)
+    done = lab("run", "pipeline.yaml", "--engine", "ecs", "--env", "billed", code=1)
+    run = run_of(done)
+    home = lab.folder / ".batchyard"
+    with seen(lab, home, "billed") as page, Chromium(tmp_path / "profile") as browser:
+        browser.resize(1400)
+        browser.open(page.address)
+        browser.wait_for("document.querySelector('table.runs td:last-child').innerText[0] === '$'")
+        browser.run(f"location.hash = '#/run/{run}'")
+        browser.wait_for("document.querySelector('dl.facts').innerText.includes(' idle, ')")
+        browser.wait_for("document.querySelector('.charts .money svg')")
+        text = browser.run("document.querySelector('.charts').innerText")
+        assert "paid until" in text and "m5.xlarge" in text and "idle $" in text
+        names = "[...document.querySelectorAll('.charts svg.wide .name')].map(t => t.textContent)"
+        assert any(name.endswith(" m5.xlarge") for name in browser.run(names))
+        assert find_violations(browser) == []
+        assert browser.errors == [] and browser.console == []
+        own = f"http://127.0.0.1:{page.port}/"
+        assert [url for url in browser.requests if not url.startswith((own, "data:"))] == []

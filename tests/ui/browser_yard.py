@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,10 @@ from large_runs import make_large_run
 from small_runs import begin_run, execute, small_steps
 from ui_client import Page, serve
 
+from batchyard.embedded.store import Store
+from batchyard.embedded.use_table import WHOLE_ATTEMPT, UseRow
 from batchyard.engines.base import RunRecord
+from batchyard.sampling.samples import SampledUse, Series
 
 AXE = Path(__file__).parents[2] / ".cache/ui/node_modules/axe-core/axe.min.js"
 IS_REQUIRED = bool(os.environ.get("BATCHYARD_REQUIRE_BROWSER"))
@@ -71,11 +74,20 @@ class Yard:
         assert [url for url in browser.requests if not url.startswith((own, "data:"))] == []
 
 
+def add_samples(record: RunRecord) -> None:
+    """Record what the failed child has used, as if it had run for longer."""
+    series = Series((0.5, 1.5), (100, 300), (40, None), (1000, 9000))
+    use = SampledUse(2, 4.0, 1.0, 1.5, 300 * 1024, 40.0, 80.0, 9000, 16384, series)
+    with closing(Store.open(record.folder.database)) as store:
+        store.commit(uses=[UseRow(1, 3, 1, WHOLE_ATTEMPT, use)])
+
+
 @contextmanager
 def open_yard(folder: Path) -> Iterator[Yard]:
     home = folder / ".batchyard"
     small = begin_run(home, *small_steps())
     execute(small)
+    add_samples(small)
     records = {size: make_large_run(home, size) for size in SIZES}
     with serve(home) as page, Chromium(folder / "profile") as browser:
         browser.resize(1400)

@@ -323,10 +323,17 @@ def test_two_runs_side_by_side(yard: Yard) -> None:
     assert re.search(r"work\s+8m 20s\s+100,000", yard.text("table.compare"))
 
 
+def show_samples(yard: Yard, *parts: object) -> None:
+    """Show a view with the charts of what a child has used."""
+    yard.show(*parts)
+    yard.browser.wait_for("document.querySelector('#view figure svg')")
+
+
 VIEWS = {
     "runs": lambda yard: yard.show(),
     "run": lambda yard: yard.show_run(yard.runs[10_000]),
-    "log": lambda yard: yard.show("log", yard.small.run_id, "work", 3),
+    "small run": lambda yard: show_samples(yard, "run", yard.small.run_id, "work"),
+    "log": lambda yard: show_samples(yard, "log", yard.small.run_id, "work", 3),
     "comparison": lambda yard: yard.show("compare", yard.small.run_id, yard.runs[1].run_id),
 }
 

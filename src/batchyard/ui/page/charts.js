@@ -41,10 +41,7 @@ export class Charts {
       for (const region of this.place.querySelectorAll(".scroll")) {
         region.tabIndex = 0;
         region.setAttribute("role", "region");
-        region.setAttribute(
-          "aria-label",
-          `Chart: ${region.closest("section").querySelector("h2").textContent}`,
-        );
+        region.setAttribute("aria-label", nameRegion(region));
       }
       setText(this.note, "");
     };
@@ -55,4 +52,15 @@ export class Charts {
   close() {
     if (this.request) this.request.abort();
   }
+}
+
+/** Return the name of a chart or table: the headings that it is below. */
+function nameRegion(region) {
+  const names = [region.closest("section").querySelector("h2").textContent];
+  for (let node = region.previousElementSibling; node; node = node.previousElementSibling) {
+    if (node.tagName !== "H3") continue;
+    names.push(node.textContent);
+    break;
+  }
+  return `Chart: ${names.join(", ")}`;
 }
