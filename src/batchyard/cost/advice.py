@@ -134,40 +134,42 @@ def measure_use(commands: Iterable[CommandDetail]) -> MeasuredUse | None:
     if not succeeded and not killed:
         return None
     peak_kib = max((command.peak_memory_kib for command in succeeded), default=0)
-    samples = [command.use for command in succeeded if command.use is not None]
-    gpu_peak = max(
-        (use for use in samples if use.peak_gpu_memory_mib is not None),
-        key=lambda use: use.peak_gpu_memory_mib or 0,
-        default=None,
-    )
-    seconds = [command.duration_s or 0.0 for command in succeeded]
-    busy = measure_spread(
-        [
-            command.cpu_s / command_s
-            for command, command_s in zip(succeeded, seconds, strict=True)
-            if command_s >= _MIN_CPU_SECONDS and command.cpu_s
-        ]
-    )
-    return MeasuredUse(
+    use = MeasuredUse(
         len(succeeded),
-        sum(seconds),
+        sum(command.duration_s or 0.0 for command in succeeded),
         math.ceil(peak_kib / _KIB_PER_MIB) if peak_kib else None,
-        busy.p95_s if busy else None,
+        _measure_busy_vcpus(succeeded),
         killed,
-        gpu_peak and gpu_peak.peak_gpu_memory_mib,
-        gpu_peak and gpu_peak.gpu_memory_mib,
-        _mean_gpu_percent(samples),
     )
+    return _add_gpu_use(use, [command.use for command in succeeded if command.use is not None])
 
 
-def _mean_gpu_percent(samples: Iterable[SampledUse]) -> float | None:
-    """Return the mean use of the GPUs, each command by its seconds."""
-    parts = [(use.mean_gpu_percent, use.seconds) for use in samples]
-    known = [(percent, seconds) for percent, seconds in parts if percent is not None]
-    total_s = sum(seconds for _, seconds in known)
-    if not total_s:
-        return None
-    return sum(percent * seconds for percent, seconds in known) / total_s
+def _measure_busy_vcpus(commands: Iterable[CommandDetail]) -> float | None:
+    """Return the 95th percentile of the vCPUs that commands kept busy; None if not measured."""
+    times = [(command.cpu_s, command.duration_s or 0.0) for command in commands]
+    busy = measure_spread(
+        [cpu_s / seconds for cpu_s, seconds in times if cpu_s and seconds >= _MIN_CPU_SECONDS]
+    )
+    return None if busy is None else busy.p95_s
+
+
+def _add_gpu_use(use: MeasuredUse, samples: Iterable[SampledUse]) -> MeasuredUse:
+    """Return the use with the peak and the mean of the GPUs; each command counts by its seconds."""
+    samples = list(samples)
+    peaks = [
+        (sample.peak_gpu_memory_mib, sample.gpu_memory_mib)
+        for sample in samples
+        if sample.peak_gpu_memory_mib is not None
+    ]
+    peak_mib, whole_mib = max(peaks, key=lambda pair: pair[0], default=(None, None))
+    means = [
+        (sample.mean_gpu_percent, sample.seconds)
+        for sample in samples
+        if sample.mean_gpu_percent is not None
+    ]
+    total_s = sum(seconds for _, seconds in means)
+    percent = sum(mean * seconds for mean, seconds in means) / total_s if total_s else None
+    return replace(use, peak_gpu_mib=peak_mib, gpu_mib=whole_mib, gpu_percent=percent)
 
 
 def find_needed_gpu_mib(requested: Resources, use: MeasuredUse) -> int:

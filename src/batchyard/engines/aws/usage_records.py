@@ -2,9 +2,8 @@
 
 AWS Batch tells the container instance of each attempt for a week; ECS and EC2 tell what it was for
 an hour after its end. Those who watch a run ask about its jobs again and again, and one call
-describes a hundred jobs: children that have ended fill the rest of such a call. What is left is
-described when a job is over, a hundred children in a call; whoever asks for the usage describes
-the rest.
+describes a hundred jobs: children that have ended fill the rest of such a call. Others are
+described when their job is over, a hundred in a call, or when somebody asks for the usage.
 """
 
 from __future__ import annotations
@@ -176,9 +175,10 @@ class UsageRecords:
         ``is_thorough``: also of jobs that go on, as many as have ended by their counts.
         """
         children: list[_Child] = []
+        was_cut_short = overview.state is RunState.STOPPED or bool(overview.held)
         for part, job in self._list_jobs(overview.jobs):
             if job.state.is_terminal:
-                numbers = self._list_ended(part, job, was_cut_short=_was_cut_short(overview))
+                numbers = self._list_ended(part, job, was_cut_short=was_cut_short)
             elif is_thorough:
                 numbers = self._list_begun(part, job)[: self._count_missing(job)]
             else:
@@ -396,8 +396,3 @@ class UsageRecords:
 def _id_of(child: _Child) -> str:
     part, job_id, number = child
     return job_id if part.size == 1 else f"{job_id}:{number}"
-
-
-def _was_cut_short(overview: Overview) -> bool:
-    """Return whether a run was ended, or held, before all its children had started."""
-    return overview.state is RunState.STOPPED or bool(overview.held)
