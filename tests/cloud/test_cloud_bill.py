@@ -140,7 +140,6 @@ class Oracle:
         self.usd["idle"] += (1 - sum(shares.values())) * usd  # type: ignore[assignment]
 
 
-@pytest.mark.slow
 def lanes_of(lab: Lab, run: str) -> dict[str, int]:
     """Return id of a host -> attempts in its lane of the report."""
     lab("report", run, "--out", "report.html")
@@ -149,6 +148,7 @@ def lanes_of(lab: Lab, run: str) -> dict[str, int]:
     return {host: int(count) for host, count in titles}
 
 
+@pytest.mark.slow
 def test_the_bill_is_right_to_the_cent_and_the_same_elsewhere_and_later(lab: Lab) -> None:
     run = submit(lab)
     assert "SUCCEEDED" in lab("status", run, "--watch").stdout

@@ -114,6 +114,7 @@ def test_the_doctor_says_why_children_wait(lab: Lab) -> None:
         assert lab.ended(run) == "SUCCEEDED"
 
 
+@pytest.mark.slow
 def test_a_run_on_a_cluster(lab: Lab, tmp_path: Path) -> None:
     """A run on ECS is executed by the machine that began it, which has its state."""
     add_cluster(lab.endpoint)
