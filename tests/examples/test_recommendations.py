@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,6 +45,9 @@ def recommend() -> Iterator[SimpleNamespace]:
 def copy_example(folder: Path) -> Path:
     ignored = shutil.ignore_patterns("work", "__pycache__", ".batchyard")
     shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True, ignore=ignored)
+    for path in (folder, *folder.rglob("*")):
+        # The sources may be read-only.
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
     return folder
 
 

@@ -12,8 +12,10 @@ from batchyard.embedded.store import Store
 from batchyard.embedded.use_table import WHOLE_ATTEMPT, UseRow
 from batchyard.sampling.samples import SampledUse, Series
 
-SERIES = Series((0.5, 1.5), (100, 300), (40, None), (1000, 9000))
-USE = SampledUse(2, 4.0, 1.0, 1.5, 300 * 1024, 40.0, 80.0, 9000, 16384, SERIES)
+#: More than this process has: a child that is recorded as soon as it starts has that, too.
+MEMORY_KIB = 9000 * 1024
+SERIES = Series((0.5, 1.5), (100, 9000), (40, None), (1000, 9000))
+USE = SampledUse(2, 4.0, 1.0, 1.5, MEMORY_KIB, 40.0, 80.0, 9000, 16384, SERIES)
 
 
 def test_the_page_draws_steps_and_children_as_the_report_does(tmp_path: Path) -> None:
@@ -32,4 +34,4 @@ def test_the_page_draws_steps_and_children_as_the_report_does(tmp_path: Path) ->
     assert "at most 8.8 GiB of 16 GiB" in sampled
     assert sampled.count("<figure>") == charts.count("<figure>") == 4
     assert "<figure>" not in other
-    assert child["attempts"][0]["memory_kib"] == 300 * 1024
+    assert child["attempts"][0]["memory_kib"] == MEMORY_KIB
