@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from ecs_tasks_of_tests import describe, register, run, shell, wait_for
 from emulator_endpoint import Endpoint, until
 
+pytestmark = pytest.mark.slow
 FOREVER = shell("while :; do sleep 0.05; done")
 
 
@@ -38,7 +39,6 @@ def service_of(ecs: Any, name: str) -> Any:
     return service
 
 
-@pytest.mark.slow
 def test_a_service_replaces_a_task_that_fails_its_check(ecs: Any, tmp_path: Path) -> None:
     flag = tmp_path / "works"
     flag.touch()
@@ -73,7 +73,6 @@ def test_a_service_replaces_a_task_that_fails_its_check(ecs: Any, tmp_path: Path
     ecs.delete_service(service="checked", force=True)
 
 
-@pytest.mark.slow
 def test_tasks_of_run_task_only_show_their_health(ecs: Any) -> None:
     """A check that is too slow has failed. A container can wait for the health of another one."""
     register(ecs, "unwell", {"command": FOREVER, **check("sleep 60", timeout=2)})
@@ -96,7 +95,6 @@ def test_tasks_of_run_task_only_show_their_health(ecs: Any) -> None:
     assert first["healthStatus"] == "HEALTHY" and then["exitCode"] == 0
 
 
-@pytest.mark.slow
 def test_a_check_ends_with_its_container(tmp_path: Path) -> None:
     endpoint = Endpoint(tmp_path)
     try:
@@ -119,7 +117,6 @@ def test_a_check_ends_with_its_container(tmp_path: Path) -> None:
         endpoint.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.docker
 def test_a_check_runs_in_the_container(tmp_path: Path, docker_engine: None) -> None:
     endpoint = Endpoint(tmp_path, "--runner", "docker")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from batchyard.emulator.ecs.health_checks import Checkup, Health, HealthCheck, combine
 
 CHECK = HealthCheck.parse({"command": ["CMD", "curl", "-f", "localhost"], "startPeriod": 60})
@@ -32,6 +34,22 @@ def test_a_task_is_as_healthy_as_its_worst_container() -> None:
     assert combine(["HEALTHY", "UNKNOWN"]) == "UNKNOWN"
     assert combine(["HEALTHY", "HEALTHY"]) == "HEALTHY"
     assert combine(["HEALTHY", "UNHEALTHY", "UNKNOWN"]) == "UNHEALTHY"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"command": ["CMD"]},
+        {"command": ["curl", "localhost"]},
+        {"command": ["CMD", "true"], "interval": 4},
+        {"command": ["CMD", "true"], "timeout": 61},
+        {"command": ["CMD", "true"], "startPeriod": 301},
+    ],
+)
+def test_checks_that_ecs_refuses_are_refused(members: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        HealthCheck.parse(members)
 
 
 class Attempt:
