@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -42,3 +45,26 @@ def test_one_who_looks_is_waited_for_however_long_it_takes(path: Path) -> None:
     thread.start()
     RunLock(path).release()
     thread.join()
+
+
+#: holds the lock until it is killed, and lets a process that it starts have it a little longer
+KILLED_HOLDER = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from batchyard.embedded.lock import RunLock
+lock = RunLock(Path(sys.argv[1]))
+subprocess.Popen(["sleep", "0.7"], pass_fds=[lock._fd])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("look", [find_holder, RunLock])
+def test_a_child_of_a_killed_holder_that_is_not_quite_started_is_waited_for(
+    path: Path, look: type[RunLock]
+) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED_HOLDER, path], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    lock = look(path)
+    assert lock is None or isinstance(lock, RunLock)
+    if lock is not None:
+        lock.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -13,6 +14,9 @@ from batchyard.errors import RunLockedError, from_os_error
 
 #: How long to wait for a lock that another process seems to hold for executing.
 _HELD_TIMEOUT_S = 0.2
+#: How long to wait for a lock whose holder has ended: a child that it had not quite started has the
+#: lock until its program is loaded.
+_ENDED_TIMEOUT_S = 2.0
 #: How long to wait while others only read who holds the lock.
 _READERS_TIMEOUT_S = 30.0
 
@@ -23,6 +27,17 @@ class Holder(NamedTuple):
     pid: int
     host: str
     since: float
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process was on this machine, and is not there any more."""
+        if self.host != os.uname().nodename:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except OSError as exc:
+            return exc.errno == errno.ESRCH
+        return False
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
@@ -64,8 +79,7 @@ class RunLock:
             except BlockingIOError:
                 # A process that only reads the holder shares the lock for a moment, which is
                 # longer on a busy machine.
-                timeout_s = _HELD_TIMEOUT_S if _is_held(self._fd) else _READERS_TIMEOUT_S
-                if time.monotonic() - began_s > timeout_s:
+                if time.monotonic() - began_s > _timeout_s(self._fd):
                     raise
                 time.sleep(0.005)
 
@@ -79,10 +93,24 @@ def find_holder(path: Path) -> Holder | None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    deadline_s = time.monotonic() + _ENDED_TIMEOUT_S
     try:
-        return (_read_holder(fd) or Holder(0, "?", 0.0)) if _is_held(fd) else None
+        while _is_held(fd):
+            holder = _read_holder(fd) or Holder(0, "?", 0.0)
+            if not holder.has_ended or time.monotonic() > deadline_s:
+                return holder
+            time.sleep(0.005)
+        return None
     finally:
         os.close(fd)
+
+
+def _timeout_s(fd: int) -> float:
+    """Return how long to wait for a lock that could not be taken."""
+    if not _is_held(fd):
+        return _READERS_TIMEOUT_S
+    holder = _read_holder(fd)
+    return _ENDED_TIMEOUT_S if holder and holder.has_ended else _HELD_TIMEOUT_S
 
 
 def _is_held(fd: int) -> bool:
