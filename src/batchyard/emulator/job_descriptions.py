@@ -10,6 +10,9 @@ from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.log_streams import stream_name
 from batchyard.emulator.state import ENVIRONMENT, JOB, QUEUE, Document, EndpointState
 
+#: Descriptions of ended children that are remembered: clients ask for the same ones repeatedly.
+_MAX_REMEMBERED_ENDS = 1000
+
 
 def describe(state: EndpointState, request: Document) -> Document:
     job_ids = request["jobs"]
@@ -84,6 +87,10 @@ def _array_status(state: EndpointState, job_id: str, size: int) -> Document:
 
 def _child_status(state: EndpointState, document: Document, child: int) -> Document:
     """Return the changing members of a child, or of a job without children."""
+    key = (document["jobId"], child)
+    described, members = state.ended_members.get(key, (None, {}))
+    if described is document:  # TagResource, for one, makes a new document.
+        return members
     job_state = state.scheduler.child_state(document["jobId"], child)
     number = state.loop.row(document["jobId"]).number
     rows = list(state.store.attempts(number, child=child))
@@ -93,7 +100,12 @@ def _child_status(state: EndpointState, document: Document, child: int) -> Docum
     else:
         changes = _unfinished_members(state, document, child, job_state)
     container = document["container"] | {"networkInterfaces": []} | changes.pop("container", {})
-    return {"status": job_state.value, "attempts": attempts, **changes, "container": container}
+    members = {"status": job_state.value, "attempts": attempts, **changes, "container": container}
+    if any(row.state is not None for row in rows):
+        if len(state.ended_members) >= _MAX_REMEMBERED_ENDS:
+            state.ended_members.clear()
+        state.ended_members[key] = document, members
+    return members
 
 
 def _ended_members(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ _NO_LOG_GROUP = (
 )
 #: Hosts of a job whose environments are remembered: more than run its children at once here.
 _MAX_REMEMBERED_HOSTS = 64
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 #: Variables of the endpoint's own environment that jobs do not inherit.
 _RESERVED_PREFIXES = ("AWS_BATCH_", "BATCHYARD_", "AWS_")
 
@@ -112,7 +114,7 @@ class ContainerTasks:
             turn=Turn(range(1)),
             command=lambda _: command,
             environ=environ,
-            engine_variables=(*shared.names, *environ.own),
+            engine_variables=(*shared.names, *environ.own) if settings.has_images else (),
             resources=self._resources,
             gpus=self._real_gpus(start.gpus),
             image=container["image"],
@@ -245,7 +247,11 @@ def substitute_references(word: str, parameters: Mapping[str, str]) -> str:
 
 
 def encode_environment(environ: Mapping[str, str]) -> dict[bytes, bytes]:
-    return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+    """Return what os.fsencode makes of all names and values. Each child has a few of them."""
+    return {
+        name.encode(_ENCODING, _ERRORS): value.encode(_ENCODING, _ERRORS)
+        for name, value in environ.items()
+    }
 
 
 def inherited_environment(environ: Mapping[str, str], programs: str = "") -> dict[str, str]:

@@ -133,6 +133,9 @@ class EndpointState:
     #: (kind, name) of an unsaved document -> its last saved version, None for a new document.
     _saved_versions: dict[tuple[str, str], Document | None] = field(default_factory=dict)
     _jobs_by_number: dict[int, str] = field(default_factory=dict)
+    #: (job, child) that has ended -> the document of the job, and members of the description that
+    #: do not change any more.
+    ended_members: dict[tuple[str, int], tuple[Document, Document]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.created_ms = self.now_ms()
@@ -237,6 +240,7 @@ class EndpointState:
     def forget_jobs(self) -> None:
         """Forget the numbers of jobs, whose documents have been removed."""
         self._jobs_by_number = {}
+        self.ended_members.clear()
 
     def job_with_number(self, number: int) -> Document | None:
         """Return the document of the job, or container of ECS, with this number in the store."""
