@@ -257,8 +257,10 @@ def test_a_run_on_an_ecs_cluster_has_a_bill_too(lab: Lab) -> None:
         "  - {name: b, memory: 64MiB, needs: [a], retries: 1,"
         " command: 'test $AWS_BATCH_JOB_ATTEMPT -gt 1'}\n",
     )
-    done = lab("run", "pipeline.yaml", "--engine", "ecs", "--env", "billed")
+    done = lab("run", "pipeline.yaml", "--engine", "ecs", "--env", "billed", "--max-cost", "50")
     assert "cost: $" in done.stdout
+    # Caps that are reached are in test_ecs_caps.py.
+    assert "max_cost $50: it is kept by the process that executes the run" in done.stderr
     ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])
     bill = until(lambda: lab.json("cost", "last"), lambda bill: bill["is_final"])
     (host,) = bill["hosts"]

@@ -48,6 +48,7 @@ def environment(lab: Lab) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_on_a_cluster_is_held_at_its_cap(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE % 1)
     done = lab("run", *ECS, *CAP, code=1)
