@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -149,10 +149,11 @@ class ProcessRunner:
         self._ticks += 1
         if self._ticks % _TICKS_PER_MEMORY_LOOK:
             return
-        if self._enforces_memory:
-            self._kill_over_limit()
-        if self._memory_use is not None:
-            self._look_at_memory()
+        lasting = self._list_lasting()
+        if lasting and self._enforces_memory:
+            self._kill_over_limit(lasting)
+        if lasting and self._memory_use is not None:
+            self._look_at_memory(lasting)
 
     def list_running(self) -> list[RunningAttempt]:
         """See ``sampled_attempts.SampledRunner``."""
@@ -245,27 +246,26 @@ class ProcessRunner:
         reason = f"CannotStartContainerError: {exc}"[:MAX_CONTAINER_REASON_CHARS]
         self._attempts.record_end(attempt, Outcome(None, StatusReason.NOT_STARTED, reason))
 
-    def _kill_over_limit(self) -> None:
-        running = [attempt for attempt in self._attempts.list_all() if attempt.process is not None]
-        used = proc.memory_mib(
-            [attempt.process.pid for attempt in running if attempt.process is not None]
-        )
-        for attempt in running:
-            assert attempt.process is not None
-            if used.get(attempt.process.pid, 0) > attempt.task.resources.memory_mib:
-                attempt.was_out_of_memory = True
-                self._spawner.signal([attempt.process], signal.SIGKILL)
-
-    def _look_at_memory(self) -> None:
-        """Measure attempts that have run for half a second or longer. Short ones are not slowed."""
-        running = []
+    def _list_lasting(self) -> list[tuple[_ProcessAttempt, Process]]:
+        """Return attempts that have run for half a second or longer. Short ones are not slowed."""
+        lasting = []
         for attempt in self._attempts.list_all():
             attempt.looks += 1
             if attempt.looks > 1 and attempt.process is not None:
-                running.append((attempt, attempt.process.pid))
-        used_kib = proc.anonymous_kib([pid for _, pid in running]) if running else {}
-        for attempt, pid in running:
-            attempt.anonymous_kib = max(attempt.anonymous_kib or 0, used_kib[pid])
+                lasting.append((attempt, attempt.process))
+        return lasting
+
+    def _kill_over_limit(self, lasting: Sequence[tuple[_ProcessAttempt, Process]]) -> None:
+        used = proc.memory_mib([process.pid for _, process in lasting])
+        for attempt, process in lasting:
+            if used.get(process.pid, 0) > attempt.task.resources.memory_mib:
+                attempt.was_out_of_memory = True
+                self._spawner.signal([process], signal.SIGKILL)
+
+    def _look_at_memory(self, lasting: Sequence[tuple[_ProcessAttempt, Process]]) -> None:
+        used_kib = proc.anonymous_kib([process.pid for _, process in lasting])
+        for attempt, process in lasting:
+            attempt.anonymous_kib = max(attempt.anonymous_kib or 0, used_kib[process.pid])
 
     def _memory_ran_out(self) -> bool:
         """Return whether the kernel has killed a process for memory since the last call."""
