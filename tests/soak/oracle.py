@@ -16,6 +16,9 @@ from random_pipelines import EXIT_CODES, EXIT_LATER, Expectation
 #: Exit codes of an attempt that something from outside ended: the worker's request for another
 #: attempt, SIGKILL, SIGTERM. None: its host is gone.
 DISTURBED_CODES = (None, 75, 137, 143)
+#: Exit code of a worker whose command was killed in its last attempt: with that of the command,
+#: AWS Batch would start another one.
+EXIT_OF_LAST_ATTEMPT = 1
 #: Time before a SIGKILL of the engine in which a success may not be on disk yet.
 UNSAVED_S = 5.0
 
@@ -107,7 +110,7 @@ def find_violations(facts: CaseFacts) -> list[str]:
         *_check_ends(facts.expectation, facts.state, executions),
         *_check_executions(facts.expectation, executions),
         *_check_repetitions(facts, executions),
-        *_check_jobs(facts.jobs),
+        *_check_jobs(facts.jobs, facts.disturbances),
         *_check_outputs(facts.expectation, facts.outputs),
     ]
 
@@ -242,7 +245,7 @@ def _is_disturbed(
     return place in attempt_codes and attempt_codes[place] in DISTURBED_CODES
 
 
-def _check_jobs(jobs: Iterable[BatchJob]) -> Iterator[str]:
+def _check_jobs(jobs: Iterable[BatchJob], disturbances: Disturbances) -> Iterator[str]:
     jobs = list(jobs)
     for name, count in sorted(Counter(job.name for job in jobs).items()):
         if count > 1:
@@ -251,6 +254,9 @@ def _check_jobs(jobs: Iterable[BatchJob]) -> Iterator[str]:
         if job.state not in ("SUCCEEDED", "FAILED"):
             yield f"{job.name} is {job.state} after the end"
         for number, code in enumerate(job.exit_codes, 1):
+            was_killed = (job.job_id, number) in disturbances.worker_kills
+            if code == EXIT_OF_LAST_ATTEMPT and was_killed:
+                continue
             if code not in (0, EXIT_LATER, *EXIT_CODES, *DISTURBED_CODES):
                 yield f"attempt {number} of {job.name} ended with {code}: {job.reason}"
 

@@ -120,6 +120,12 @@ def test_a_wrong_state() -> None:
 
 def test_an_attempt_that_ends_as_no_command_does() -> None:
     assert "attempt 1 of run-1-a ended with 70: " in judge(CALM, 70)
+    assert "attempt 1 of run-1-a ended with 1: " in judge(CALM, 1)
+
+
+def test_a_command_that_is_killed_in_its_last_attempt() -> None:
+    killed = Disturbances(worker_kills=frozenset([("job", 1)]))
+    assert judge(CALM, 1, disturbances=killed) == []
 
 
 def test_a_job_that_exists_twice_or_is_not_over() -> None:
