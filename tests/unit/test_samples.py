@@ -68,8 +68,19 @@ def test_cpu_time_before_the_command_is_not_its_own() -> None:
 
 
 def test_cpu_time_that_is_lost_with_a_process_counts_as_none() -> None:
-    use = take(Reading(1.0, 5.0, 1), Reading(2.0, 3.0, 1), Reading(3.0, 4.0, 1))
+    use = take(*(Reading(float(at), cpu_s, 1) for at, cpu_s in enumerate((5.0, 3.0, 4.0, 5.0), 1)))
     assert use.series.cpus == (5.0, 0.0, 1.0)
+    assert use.seconds == 4.0
+
+
+def test_cpu_time_that_one_look_missed_is_not_counted_twice() -> None:
+    """The program whose 100 s were missed at 4 s ended while the processes were looked at."""
+    use = take(
+        Reading(2.0, 100.0, 1), Reading(4.0, 2.0, 5000), Reading(6.0, 104.0, 1), began_s=-98.0
+    )
+    assert use.peak_cpus == 1.0
+    assert use.mean_cpus == pytest.approx(1.0)
+    assert (use.samples, use.peak_memory_kib) == (2, 5000)
 
 
 def test_two_readings_of_one_moment_are_one() -> None:

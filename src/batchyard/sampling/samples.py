@@ -142,6 +142,8 @@ class Samples:
         self._lock = threading.Lock()
         self._last_s = began_s
         self._last_cpu_s = began_cpu_s
+        #: Memory of a look at which the CPU time fell; it counts at the next look.
+        self._held_memory_kib: int | None = None
         self._count = 0
         self._points: list[_Point] = []
         #: Samples of a full point, and of the last one.
@@ -160,7 +162,14 @@ class Samples:
         seconds = reading.at_s - self._last_s
         if seconds <= 0:
             return
-        # CPU time of a process that nobody waited for is lost at its end, so the sum can fall.
+        # A process that ends during a look, after the look at the one that waits for it, is missing
+        # in the sum. Its CPU time is back at the next look, and is not counted again.
+        if reading.cpu_s < self._last_cpu_s and self._held_memory_kib is None:
+            self._held_memory_kib = reading.memory_kib
+            return
+        memory_kib = max(reading.memory_kib, self._held_memory_kib or 0)
+        self._held_memory_kib = None
+        # CPU time of a process that nobody waits for is lost at its end: the sum stays lower.
         cpu_s = max(0.0, reading.cpu_s - self._last_cpu_s)
         self._last_s, self._last_cpu_s = reading.at_s, reading.cpu_s
         self._count += 1
@@ -168,7 +177,7 @@ class Samples:
         if reading.gpu is not None:
             self._peak_gpu_percent = _max_known(self._peak_gpu_percent, reading.gpu.percent)
             self._gpu_memory_mib = _max_known(self._gpu_memory_mib, reading.gpu.total_mib)
-        self._next_point().add(seconds, cpu_s, reading.memory_kib, reading.gpu)
+        self._next_point().add(seconds, cpu_s, memory_kib, reading.gpu)
         self._filled += 1
 
     def _next_point(self) -> _Point:
