@@ -30,6 +30,7 @@ int nvmlDeviceGetCount_v2(unsigned *count) {{ *count = 2; return 0; }}
 int nvmlDeviceGetHandleByIndex_v2(unsigned n, struct device **d) {{
   if (n > 1) return 2;
   *d = devices + n; return 0; }}
+#ifndef WITHOUT_UUIDS
 int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **d) {{
   for (int n = 0; n < 3; n++)
     if (!strcmp(uuid, devices[n].uuid)) {{ *d = devices + n; return 0; }}
@@ -37,6 +38,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **d) {{
 int nvmlDeviceGetUUID(struct device *d, char *text, unsigned length) {{
   if (length <= strlen(d->uuid)) return 7;
   strcpy(text, d->uuid); return 0; }}
+#endif
 int nvmlDeviceGetUtilizationRates(struct device *d, unsigned *rates) {{
   if (is_lost(d)) return 15;
   if (d == devices + 2) return 3;

@@ -79,6 +79,12 @@ def test_another_library_of_that_name_measures_nothing(tmp_path: Path) -> None:
     assert GpuReader({nvml.LIBRARY_VARIABLE: str(other)}).read(("0",)) is None
 
 
+def test_a_library_without_a_function_measures_nothing_that_needs_it(tmp_path: Path) -> None:
+    old = build_library(tmp_path, "-DWITHOUT_UUIDS")
+    assert GpuReader({nvml.LIBRARY_VARIABLE: str(old)}).read(("0",)) == FIRST
+    assert GpuReader({nvml.LIBRARY_VARIABLE: str(old)}).read((FIRST_UUID,)) is None
+
+
 @pytest.mark.parametrize(
     ("setting", "devices"),
     [

@@ -69,7 +69,8 @@ class AttemptSampler:
 
     def close(self) -> None:
         self._sampler.close()
-        self._path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._path.unlink()
 
     def list_subjects(self, min_age_s: float) -> list[Subject]:
         """Return the attempts that have run for ``min_age_s`` or longer."""

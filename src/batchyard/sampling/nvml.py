@@ -114,12 +114,15 @@ class GpuReader:
         """Return the GPUs of one child together; None if they are not measured."""
         if not devices or self._is_missing:
             return None
+        try:
+            return self._read(devices)
+        except (OSError, AttributeError):  # no library, or one without a function
+            self._is_missing = True
+            return None
+
+    def _read(self, devices: Sequence[str]) -> GpuReading | None:
         if self._nvml is None:
-            try:
-                self._nvml = Nvml(self._path)
-            except (OSError, AttributeError):
-                self._is_missing = True
-                return None
+            self._nvml = Nvml(self._path)
         nvml = self._nvml
         for device in devices:
             if device not in self._handles:

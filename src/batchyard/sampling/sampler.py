@@ -118,7 +118,9 @@ class Sampler:
         delay_s = self._interval_s
         while not self._is_closing.wait(delay_s):
             began_s = time.thread_time()
-            self.take_samples()
+            # Nothing depends on samples: an error, as of a full memory, costs one look.
+            with suppress(Exception):
+                self.take_samples()
             delay_s = next_delay_s(time.thread_time() - began_s, self._interval_s)
 
     def take_samples(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -87,6 +88,23 @@ def test_the_result_of_a_command_has_its_use(tmp_path: Path) -> None:
 def test_a_look_that_takes_long_is_repeated_later() -> None:
     assert next_delay_s(0.001, 2.0) == 2.0
     assert next_delay_s(0.1, 2.0) == 20.0
+
+
+def test_an_error_costs_one_look_and_not_the_others() -> None:
+    looks: list[float] = []
+    has_looked_again = threading.Event()
+
+    def list_subjects(min_age_s: float) -> Sequence[Subject]:
+        looks.append(min_age_s)
+        if len(looks) == 1:
+            raise MemoryError
+        has_looked_again.set()
+        return ()
+
+    sampler = Sampler(list_subjects, interval_s=0.001)
+    sampler.start()
+    assert has_looked_again.wait(10)
+    sampler.close()
 
 
 def test_a_child_that_is_gone_gets_no_sample() -> None:
