@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
@@ -157,6 +158,35 @@ def test_a_file_of_the_version_before_is_updated(path: Path) -> None:
         assert list(store.commands(0)) == [CommandRow(0, 3, 0, 0, 0)]
         assert list(store.uses(0)) == []
         assert store.total_uses() == {}
+
+
+def test_two_processes_update_a_file_at_once(path: Path) -> None:
+    make_store(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db, ThreadPoolExecutor() as pool:
+        db.executescript("DROP TABLE sampled_use; PRAGMA user_version=3;")
+        db.execute("BEGIN IMMEDIATE")
+        opened = pool.submit(Store.open, path)
+        # The other one has seen the old version then, and waits for this transaction.
+        wait([opened], timeout=0.5)
+        db.execute(use_table.SCHEMA)
+        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        db.execute("COMMIT")
+        with closing(opened.result()) as store:
+            assert store.jobs() == [JOB]
+            assert store.total_uses() == {}
+
+
+def test_totals_need_no_function_of_a_recent_sqlite(path: Path) -> None:
+    """SQLite has `iif` since 3.32, and systems that are still in use have 3.26 and 3.31."""
+
+    def authorize(action: int, _: object, name: str | None, *rest: object) -> int:
+        is_new = action == sqlite3.SQLITE_FUNCTION and name not in ("sum", "max")
+        return sqlite3.SQLITE_DENY if is_new else sqlite3.SQLITE_OK
+
+    make_store(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.set_authorizer(authorize)
+        assert use_table.select_totals(db) == {}
 
 
 def test_a_file_without_the_table_of_uses_has_none(path: Path) -> None:

@@ -390,7 +390,7 @@ class Store:
 
 def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: bool) -> None:
     """Check the version of the file, and create or update its tables."""
-    version = db.execute("PRAGMA user_version").fetchone()[0]
+    version = _read_version(db)
     if version > SCHEMA_VERSION:
         raise NewerStoreError(
             f"{path} was written by a newer batchyard (format {version}; "
@@ -410,8 +410,24 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: boo
     if not version:
         db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
     elif version < SCHEMA_VERSION:
-        changes = "".join(_CHANGES[version - 1 :])
-        db.executescript(f"BEGIN; {changes} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+        _update(db, version)
+
+
+def _update(db: sqlite3.Connection, version: int) -> None:
+    """Make a file of this older version one of the present version."""
+    changes = "".join(_CHANGES[version - 1 :])
+    try:
+        db.executescript(f"BEGIN IMMEDIATE; {changes} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+    except sqlite3.OperationalError:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        # While this process waited for the lock, another one has made the same changes.
+        if _read_version(db) != SCHEMA_VERSION:
+            raise
+
+
+def _read_version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _placeholders(count: int) -> str:

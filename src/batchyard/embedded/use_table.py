@@ -30,7 +30,7 @@ _USE_COLUMNS = ", ".join(SampledUse._fields[:-1])
 _TOTAL_USES = """
 SELECT job, sum(samples), sum(seconds), sum(mean_cpus * seconds) / sum(seconds), max(peak_cpus),
   max(peak_memory_kib),
-  sum(mean_gpu_percent * seconds) / sum(iif(mean_gpu_percent IS NULL, NULL, seconds)),
+  sum(mean_gpu_percent * seconds) / sum(CASE WHEN mean_gpu_percent IS NOT NULL THEN seconds END),
   max(peak_gpu_percent), max(peak_gpu_memory_mib), max(gpu_memory_mib)
 FROM sampled_use WHERE command < 0 GROUP BY job
 """
