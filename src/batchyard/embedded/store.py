@@ -415,9 +415,9 @@ def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: boo
 
 def _update(db: sqlite3.Connection, version: int) -> None:
     """Make a file of this older version one of the present version."""
-    changes = "".join(_CHANGES[version - 1 :])
+    changes = "".join((*_CHANGES[version - 1 :], f"PRAGMA user_version={SCHEMA_VERSION};"))
     try:
-        db.executescript(f"BEGIN IMMEDIATE; {changes} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+        db.executescript(f"BEGIN IMMEDIATE; {changes} COMMIT;")
     except sqlite3.OperationalError:
         if db.in_transaction:
             db.execute("ROLLBACK")
