@@ -54,6 +54,7 @@ def make_command(
     peak_kib: int = 0,
     reason: str = "",
     use: SampledUse | None = None,
+    floor_kib: int = 0,
 ) -> CommandDetail:
     return CommandDetail(
         step="train",
@@ -71,6 +72,7 @@ def make_command(
         host="",
         child_attempt=1,
         use=use,
+        memory_floor_kib=floor_kib,
     )
 
 
@@ -109,6 +111,54 @@ def test_use_is_that_of_commands_that_succeeded() -> None:
     assert measure_use(commands[3:]) is None
     killed = measure_use([make_command(reason="OutOfMemoryError: Container killed")])
     assert killed == MeasuredUse(0, 0.0, None, None, 1)
+
+
+def test_a_peak_that_may_be_the_engine_s_is_only_a_bound() -> None:
+    short = make_command(peak_kib=300 * 1024, floor_kib=GIB_KIB)
+    use = measure_use([short])
+    assert use is not None and (use.peak_mib, use.bound_mib) == (None, 300)
+    # A sample of the command, and a peak far above the engine's, are of the command itself.
+    sampled = make_command(
+        peak_kib=300 * 1024, floor_kib=GIB_KIB, use=SampledUse(1, 2.0, 1.0, 1.0, 90 * 1024)
+    )
+    use = measure_use([short, sampled])
+    assert use is not None and (use.peak_mib, use.bound_mib) == (90, 300)
+    use = measure_use([short, make_command(peak_kib=2 * GIB_KIB, floor_kib=GIB_KIB)])
+    assert use is not None and (use.peak_mib, use.bound_mib) == (2048, None)
+
+
+@pytest.mark.parametrize(
+    ("requested_mib", "peak_mib", "needed_mib", "sentence"),
+    [
+        (256, None, 256, None),
+        (4096, None, 384, "used at most 300MiB in 9 commands: `memory: 384MiB` is enough"),
+        (256, 90, 256, None),
+        (64, 90, 128, "asks for 64MiB and used up to 90MiB, for which AWS Batch would kill it"),
+    ],
+)
+def test_a_bound_never_makes_a_step_ask_for_more(
+    requested_mib: int, peak_mib: int | None, needed_mib: int, sentence: str | None
+) -> None:
+    use = MeasuredUse(9, 90, peak_mib, None, bound_mib=300)
+    (step,) = advise_steps([("a", Resources(1, requested_mib), use)], find_offers).steps
+    assert step.needed == Resources(1, needed_mib)
+    assert len(step.sentences) == (sentence is not None)
+    assert (sentence or "") in "".join(step.sentences)
+    assert step.to_json()["peak_mib"] == 300
+
+
+def test_a_command_that_is_smaller_than_the_engine_fits_in_what_it_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in NOBODY.items():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "p.yaml"
+    file.write_text("name: p\nsteps:\n  - {name: train, command: 'true', memory: 5MiB}\n")
+    pipeline = PythonPipeline.load(file)
+    pipeline.run().wait()
+    (step,) = pipeline.advise()["steps"]
+    assert step["needed"]["memory_mib"] == 5 < step["peak_mib"]
+    assert step["advice"] == []
 
 
 @pytest.mark.parametrize(

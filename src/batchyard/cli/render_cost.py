@@ -106,7 +106,7 @@ def advice_lines(advice: Advice) -> list[str]:
 
 def _advice_row(step: StepAdvice) -> tuple[str, ...]:
     use = step.use
-    peak = "?" if use is None or use.peak_mib is None else format_memory(use.peak_mib)
+    peak = "?" if use is None or use.largest_mib is None else format_memory(use.largest_mib)
     busy = "?" if use is None or use.vcpus is None else f"{use.vcpus:.1f}"
     types = [price.offer.type.name for price in step.as_needed if price.offer]
     return (

@@ -51,7 +51,7 @@ class MeasuredUse:
     commands: int
     #: their seconds, all together
     seconds: float
-    #: the largest peak of a command; None if no engine has measured it
+    #: the largest peak of a command; None if it was not measured
     peak_mib: int | None
     #: vCPUs that were busy, the 95th percentile of all commands; None if it was not measured
     vcpus: float | None
@@ -62,6 +62,14 @@ class MeasuredUse:
     gpu_mib: int | None = None
     #: mean use of the GPUs over all commands; None if it was not measured
     gpu_percent: float | None = None
+    #: commands have used no more than this, if it is more than the peak: engines here are as large,
+    #: so that the system does not show smaller peaks of short commands
+    bound_mib: int | None = None
+
+    @property
+    def largest_mib(self) -> int | None:
+        """What commands have used at most; None if it was not measured."""
+        return self.bound_mib if self.bound_mib is not None else self.peak_mib
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,7 @@ class StepAdvice:
             "earlier_commands": use.commands if use else 0,
             "requested": _resources_to_json(self.requested),
             "needed": _resources_to_json(self.needed),
-            "peak_mib": use and use.peak_mib,
+            "peak_mib": use and use.largest_mib,
             "busy_vcpus": use and use.vcpus,
             "peak_gpu_mib": use and use.peak_gpu_mib,
             "gpu_percent": use and use.gpu_percent,
@@ -133,13 +141,15 @@ def measure_use(commands: Iterable[CommandDetail]) -> MeasuredUse | None:
     killed = sum(command.reason.startswith(_OUT_OF_MEMORY) for command in commands)
     if not succeeded and not killed:
         return None
-    peak_kib = max((command.peak_memory_kib for command in succeeded), default=0)
+    peak_kib = max((command.certain_peak_kib for command in succeeded), default=0)
+    bound_kib = max((command.peak_memory_kib for command in succeeded), default=0)
     use = MeasuredUse(
         len(succeeded),
         sum(command.duration_s or 0.0 for command in succeeded),
         math.ceil(peak_kib / _KIB_PER_MIB) if peak_kib else None,
         _measure_busy_vcpus(succeeded),
         killed,
+        bound_mib=math.ceil(bound_kib / _KIB_PER_MIB) if bound_kib > peak_kib else None,
     )
     return _add_gpu_use(use, [command.use for command in succeeded if command.use is not None])
 
@@ -185,15 +195,22 @@ def find_needed_gpu_mib(requested: Resources, use: MeasuredUse) -> int:
 def find_needed(requested: Resources, use: MeasuredUse) -> Resources:
     """Return what a child needs: measured use with some room; as requested if not measured."""
     needed = requested
-    if use.peak_mib is not None:
-        memory_mib = use.peak_mib * _HEADROOM
-        unit_mib = _SMALL_UNIT_MIB if memory_mib < _MIB_PER_GIB else _LARGE_UNIT_MIB
-        memory_mib = min(math.ceil(memory_mib / unit_mib) * unit_mib, MAX_MEMORY_MIB)
-        if not use.out_of_memory or memory_mib > requested.memory_mib:
-            needed = replace(needed, memory_mib=memory_mib)
+    memory_mib = _add_room(use.peak_mib)
+    if use.bound_mib is not None:
+        # What is requested was enough, unless a peak is known to be larger.
+        memory_mib = max(memory_mib, min(_add_room(use.bound_mib), requested.memory_mib))
+    if memory_mib and (not use.out_of_memory or memory_mib > requested.memory_mib):
+        needed = replace(needed, memory_mib=memory_mib)
     if use.vcpus is not None:
         needed = replace(needed, vcpus=max(1, math.ceil(use.vcpus - _CPU_NOISE)))
     return needed
+
+
+def _add_room(peak_mib: int | None) -> int:
+    """Return the memory to request for a peak; 0 if there is none."""
+    memory_mib = (peak_mib or 0) * _HEADROOM
+    unit_mib = _SMALL_UNIT_MIB if memory_mib < _MIB_PER_GIB else _LARGE_UNIT_MIB
+    return min(math.ceil(memory_mib / unit_mib) * unit_mib, MAX_MEMORY_MIB)
 
 
 def advise_steps(steps: Iterable[tuple[str, Resources, MeasuredUse | None]], find: Find) -> Advice:
@@ -246,20 +263,20 @@ def _make_sentences(
     step: str, requested: Resources, needed: Resources, use: MeasuredUse
 ) -> Iterable[str]:
     commands = pluralize(use.commands, "command")
-    asked, peak = format_memory(requested.memory_mib), use.peak_mib
+    asked, peak, largest = format_memory(requested.memory_mib), use.peak_mib, use.largest_mib
     if use.out_of_memory:
         killed = pluralize(use.out_of_memory, "command")
         yield f"{step}: {killed} ran out of memory with {asked}: ask for more"
-    elif peak is None:
+    elif largest is None:
         yield f"{step}: no peak of memory was recorded"
-    elif peak > requested.memory_mib:
+    elif peak is not None and peak > requested.memory_mib:
         yield (
             f"{step}: asks for {asked} and used up to {format_memory(peak)}, for which AWS Batch"
             f" would kill it: write `memory: {format_memory(needed.memory_mib)}`"
         )
     elif requested.memory_mib >= needed.memory_mib * _WASTEFUL_FACTOR:
         yield (
-            f"{step}: asks for {asked} and used at most {format_memory(peak)} in {commands}:"
+            f"{step}: asks for {asked} and used at most {format_memory(largest)} in {commands}:"
             f" `memory: {format_memory(needed.memory_mib)}` is enough"
         )
     if use.vcpus is not None and needed.vcpus != requested.vcpus:

@@ -23,6 +23,10 @@ from batchyard.embedded.runner import Task
 _TRUSTED_ABOVE_OWN_PEAK = 2
 
 
+#: Key of the store: the peak of the process that executed the run.
+ENGINE_PEAK = "engine_peak_kib"
+
+
 class Excess(NamedTuple):
     """Children of one step that used more memory than they requested."""
 
@@ -77,6 +81,11 @@ class MemoryUse:
     def to_text(self) -> str:
         """Return the text to store."""
         return json.dumps(list(self._by_step.values()))
+
+
+def find_floor_kib(engine_peak: str | None) -> int:
+    """Return up to which amount a peak may be that of the engine; 0 if its peak is not stored."""
+    return _TRUSTED_ABOVE_OWN_PEAK * int(engine_peak or 0)
 
 
 def from_text(stored: str | None) -> list[Excess]:

@@ -172,9 +172,13 @@ class CommandDetail:
     log_length: int | None = None
     #: What its samples show; None if it was not sampled.
     use: SampledUse | None = None
+    #: Up to this amount, ``max_rss_kib`` may be the peak of the engine that started the command.
+    memory_floor_kib: int = 0
 
     @classmethod
-    def of_attempt(cls, attempt: AttemptDetail, number: int, host: str = "") -> CommandDetail:
+    def of_attempt(
+        cls, attempt: AttemptDetail, number: int, host: str = "", memory_floor_kib: int = 0
+    ) -> CommandDetail:
         """Return the only command of a child, from the last attempt of the child."""
         is_usual = attempt.status_reason == StatusReason.EXITED
         return cls(
@@ -193,6 +197,7 @@ class CommandDetail:
             host=host,
             child_attempt=attempt.attempt,
             use=attempt.use,
+            memory_floor_kib=memory_floor_kib,
         )
 
     @property
@@ -204,6 +209,12 @@ class CommandDetail:
     def peak_memory_kib(self) -> int:
         """The peak of the largest process, or of all processes in a sample, if that is more."""
         return max(self.max_rss_kib, self.use.peak_memory_kib if self.use else 0)
+
+    @property
+    def certain_peak_kib(self) -> int:
+        """The peak, without what may be the engine's; 0 if nothing of the command is known."""
+        sampled_kib = self.use.peak_memory_kib if self.use else 0
+        return self.peak_memory_kib if self.max_rss_kib > self.memory_floor_kib else sampled_kib
 
     @property
     def duration_s(self) -> float | None:

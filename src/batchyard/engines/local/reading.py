@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from batchyard.batch.jobs import JobState
+from batchyard.embedded import memory_use
 from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.engines.base import AttemptDetail, CommandDetail, JobDetail, LogChunk
 from batchyard.engines.scheduled.reading import attempt_detail, child_of, join_uses
@@ -32,8 +34,10 @@ def command_details(
     failed_only: bool = False,
 ) -> Iterator[CommandDetail]:
     """Return the commands of a job that have ended. See RunEngine.commands."""
+    floor_kib = memory_use.find_floor_kib(store.value(memory_use.ENGINE_PEAK))
     if planned.has_several_commands:
-        yield from _commands_of_shares(planned, store, job, number, failed_only)
+        for command in _commands_of_shares(planned, store, job, number, failed_only):
+            yield replace(command, memory_floor_kib=floor_kib)
         return
     child = None if number is None else child_of(planned, number)
     if number is not None and child is None:
@@ -45,7 +49,7 @@ def command_details(
         if commands := planned.commands_of(child):
             *_, (last, use) = group
             detail = attempt_detail(last, job.id, planned, use)
-            yield CommandDetail.of_attempt(detail, commands[0], last.place)
+            yield CommandDetail.of_attempt(detail, commands[0], last.place, floor_kib)
 
 
 def _commands_of_shares(

@@ -20,9 +20,10 @@ from batchyard.batch.jobs import (
 )
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
-from batchyard.embedded import children
+from batchyard.embedded import children, proc
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.loop import Loop, TaskMaker
+from batchyard.embedded.memory_use import ENGINE_PEAK
 from batchyard.embedded.runner import Runner, Task
 from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.engines.base import RunRecord, RunState, Watcher
@@ -150,7 +151,13 @@ class Execution:
         state = _run_state(store.jobs(), loop.was_stopped)
         if state is RunState.SUCCEEDED and self._held_reason and self._has_unfinished_commands():
             state = RunState.FAILED
-        store.commit(values=[("state", state), ("ended_ms", str(int(self._clock() * 1000)))])
+        store.commit(
+            values=[
+                ("state", state),
+                ("ended_ms", str(int(self._clock() * 1000))),
+                (ENGINE_PEAK, str(proc.own_peak_kib())),
+            ]
+        )
 
     def _tick(self, scheduler: Scheduler, loop: Loop) -> None:
         self._site.tick(scheduler)
