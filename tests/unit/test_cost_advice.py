@@ -113,6 +113,12 @@ def test_use_is_that_of_commands_that_succeeded() -> None:
     assert killed == MeasuredUse(0, 0.0, None, None, 1)
 
 
+def test_a_container_was_as_busy_after_its_last_sample() -> None:
+    sampled = SampledUse(1, 2.0, 2.0, 2.0, 1024)
+    use = measure_use([make_command(seconds=3.9, cpu_s=0.0, use=sampled)])
+    assert use is not None and use.vcpus == 2.0
+
+
 def test_a_peak_that_may_be_the_engine_s_is_only_a_bound() -> None:
     short = make_command(peak_kib=300 * 1024, floor_kib=GIB_KIB)
     use = measure_use([short])

@@ -156,11 +156,22 @@ def measure_use(commands: Iterable[CommandDetail]) -> MeasuredUse | None:
 
 def _measure_busy_vcpus(commands: Iterable[CommandDetail]) -> float | None:
     """Return the 95th percentile of the vCPUs that commands kept busy; None if not measured."""
-    times = [(command.cpu_s, command.duration_s or 0.0) for command in commands]
     busy = measure_spread(
-        [cpu_s / seconds for cpu_s, seconds in times if cpu_s and seconds >= _MIN_CPU_SECONDS]
+        [
+            _count_busy_vcpus(command, command.duration_s)
+            for command in commands
+            if command.cpu_s and command.duration_s and command.duration_s >= _MIN_CPU_SECONDS
+        ]
     )
     return None if busy is None else busy.p95_s
+
+
+def _count_busy_vcpus(command: CommandDetail, seconds: float) -> float:
+    recorded_s = command.user_s + command.system_s
+    if not recorded_s and command.use is not None:
+        # The samples of a container end before the container does.
+        return command.use.mean_cpus
+    return recorded_s / seconds
 
 
 def _add_gpu_use(use: MeasuredUse, samples: Iterable[SampledUse]) -> MeasuredUse:
