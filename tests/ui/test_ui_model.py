@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import time
 from collections.abc import Sequence
@@ -159,6 +160,32 @@ def test_search_finds_what_crosses_the_border_of_pieces() -> None:
     answer = logs.search(spool, "a", 0, 1, "needle", border, len(data))  # type: ignore[arg-type]
     assert answer["places"] == [len(data) - 6]
     assert spool.sizes("a", 0) == {1: len(data)} and spool.read_part("a", 0, 2, 0, 9) == b""
+
+
+def test_output_of_many_children_needs_one_open_file() -> None:
+    """The output of 200 children, two attempts each, which comes in turn and in three parts."""
+    rounds = range(3)
+    turn = [0]
+
+    def read_new(step: str, index: int) -> list[LogChunk]:
+        return [LogChunk(step, index, number, text_of(index, number, turn[0])) for number in (1, 2)]
+
+    def text_of(index: int, number: int, part: int) -> bytes:
+        return f"child {index}, attempt {number}, part {part}\n".encode() * (1 + index % 3)
+
+    spool = LogSpool(read_new)
+    before = len(os.listdir("/proc/self/fd"))
+    for turn[0] in rounds:
+        sizes = [spool.sizes("a", index) for index in range(200)]
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    for index in range(200):
+        for number in (1, 2):
+            whole = b"".join(text_of(index, number, part) for part in rounds)
+            assert sizes[index][number] == len(whole)
+            assert spool.read_part("a", index, number, 0, 10_000) == whole
+            # A part that begins and ends inside of what came with different reads.
+            assert spool.read_part("a", index, number, 20, len(whole) - 30) == whole[20:-10]
+    assert spool.read_part("a", 0, 1, 10_000, 10) == b""
 
 
 def test_charts_from_before_the_end_are_not_shown_after_it(tmp_path: Path) -> None:
