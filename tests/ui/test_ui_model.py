@@ -22,7 +22,7 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.base import AttemptDetail, LogChunk, RunRecord, RunRequest, RunState
 from batchyard.engines.log_spool import LogSpool
 from batchyard.engines.memory import HOLD, MemoryEngine, Result
-from batchyard.errors import OperationalError
+from batchyard.errors import BatchyardError, OperationalError
 from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline, Step
 from batchyard.plan import PlannedJob
@@ -34,7 +34,7 @@ from batchyard.ui.child_table import ChildState, ChildTable
 from batchyard.ui.run_list import RUNS, RunList
 from batchyard.ui.run_model import RunModel
 from batchyard.ui.run_reader import RUN, RunReader, children_topic
-from batchyard.ui.streams import MIN_PAUSE_S, Broadcast
+from batchyard.ui.streams import HEARTBEAT_S, MIN_PAUSE_S, Broadcast
 
 
 def attempt(index: int, number: int = 1, **fields: object) -> AttemptDetail:
@@ -148,6 +148,22 @@ def test_one_reader_for_all_tabs_at_most_two_pushes_a_second() -> None:
     assert len(ticker.reads) == read_count and ticker.tabs == 0
 
 
+class FailingTicker(Ticker):
+    """A state that cannot be read."""
+
+    def read_once(self) -> float:
+        raise OSError(24, "Too many open files")
+
+    def describe_error(self, error: BatchyardError) -> None:
+        self.publish({"tick": error.message.encode()})
+
+
+def test_an_error_of_the_system_does_not_end_the_reader() -> None:
+    ticker = FailingTicker()
+    assert ticker._read_and_time(0.0) == HEARTBEAT_S
+    assert ticker._changes[-1].events == {"tick": b"could not read the state: Too many open files"}
+
+
 def test_search_finds_what_crosses_the_border_of_pieces() -> None:
     border = 1 << 20
     data = b"x" * (border - 3) + b"NEEDLE" + b"x" * border + b"needle"
@@ -205,6 +221,16 @@ def test_a_download_has_a_length_so_that_a_broken_one_is_noticed(tmp_path: Path)
     with serve(tmp_path / ".batchyard") as page:
         reply = page.get("/api/log-file", **child)
     assert int(reply.headers["content-length"]) == len(reply.body) == 3_000_000
+
+
+def test_a_log_that_cannot_be_read_is_answered_with_a_sentence(tmp_path: Path) -> None:
+    record = begin_run(tmp_path / ".batchyard", Step("work", command="echo 1"))
+    execute(record)
+    record.folder.logs.rename(tmp_path / "elsewhere")
+    record.folder.logs.write_text("no folder")
+    with serve(tmp_path / ".batchyard") as page:
+        reply = page.get("/api/log", run=record.run_id, step="work", index=0)
+    assert reply.status == 503 and "Not a directory" in reply.text
 
 
 class SpoolingRun:

@@ -108,7 +108,9 @@ class Application:
             return text_answer(refusal.status, refusal.message)
         except BatchyardError as error:
             refused = to_refusal(error)
-            return text_answer(refused.status, refused.message)
+        except OSError as error:  # a log that this user may not read, or no room for one
+            refused = to_refusal(from_os_error(error, "read"))
+        return text_answer(refused.status, refused.message)
 
     def _respond(self, request: Request) -> Answer:
         refusal = self._access.find_refusal(request.method, request.headers)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from batchyard.errors import BatchyardError
+from batchyard.errors import BatchyardError, from_os_error
 from batchyard.quick_dataclasses import dataclass
 
 #: Shortest time between two events: at most two a second.
@@ -149,6 +149,9 @@ class Broadcast:
             delay_s = self.read_once()
         except BatchyardError as error:
             self.describe_error(error)
+            delay_s = HEARTBEAT_S
+        except OSError as error:  # for example too many open files
+            self.describe_error(from_os_error(error, "read the state"))
             delay_s = HEARTBEAT_S
         if delay_s is None:
             return None
