@@ -115,6 +115,40 @@ def test_a_tab_gets_everything_once_and_then_what_is_new(tmp_path: Path) -> None
     assert reader.tabs == 0
 
 
+def read_events(data: bytes) -> list[tuple[str, Any]]:
+    """Return the names and values of server-sent events."""
+    lines = [line.partition(b": ")[2] for line in data.split(b"\n") if line]
+    return [
+        (name.decode(), json.loads(value)) for name, value in zip(*[iter(lines)] * 2, strict=True)
+    ]
+
+
+class WatchedReader(RunReader):
+    """Records what a tab gets that comes after each event."""
+
+    def __init__(self, record: RunRecord) -> None:
+        super().__init__(record)
+        self.snapshots: list[bytes] = []
+
+    def publish(self, events: dict[str, bytes]) -> None:
+        super().publish(events)
+        self.snapshots.append(b"".join(self.snapshot([RUN, children_topic("collect")])))
+
+
+def test_the_numbers_of_a_large_run_are_sent_before_its_children(tmp_path: Path) -> None:
+    reader = WatchedReader(make_large_run(tmp_path / ".batchyard", 3000))
+    assert reader.read_once() is None
+    numbers, whole = map(read_events, reader.snapshots)
+    # A tab that comes meanwhile gets no children that seem to wait.
+    assert [name for name, _ in numbers] == ["run"]
+    assert not numbers[0][1]["is_whole"] and numbers[0][1]["steps"][1]["counts"][5] == 2965
+    assert [name for name, _ in whole] == ["run", "children"]
+    assert whole[0][1]["is_whole"] and whole[0][1]["failures"]
+    # The children of a step without any attempt are sent, too, to a tab that has the numbers.
+    steps = ("prepare", "work", "collect")
+    assert set(reader._changes[-1].events) == {RUN, *map(children_topic, steps)}
+
+
 class Ticker(Broadcast):
     """A state that changes with each read."""
 

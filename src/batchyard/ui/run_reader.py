@@ -24,6 +24,9 @@ _LATE_MS = 400
 #: Least time between two questions for why children wait, and between two reads of all attempts.
 _WAITS_S = 10.0
 _WHOLE_READ_S = 5.0
+#: If there are more attempts, the numbers of a run are sent before they are read the first time:
+#: 100,000 take a second.
+_MANY_ATTEMPTS = 2000
 
 Changed = dict[str, set[int]]
 
@@ -56,11 +59,17 @@ class RunReader(Broadcast):
             self._backoff = Backoff(self._engine.status_polling)
         engine = self._engine
         overview = engine.overview()
+        if self._last is None and sum(job.attempts for job in overview.jobs) > _MANY_ATTEMPTS:
+            self._publish(self._make_first_document(engine, overview), {})
+        # A tab that has only numbers gets the children of all steps, changed or not.
+        has_numbers_only = self._last is None and self._document is not None
         changed: Changed = {}
         if self._last is None or overview.jobs != self._last.jobs or is_over(overview):
             changed = self._read_children(engine, overview)
         _merge(changed, self._read_running(engine, overview))
         _merge(changed, self._model.end_steps(overview))
+        if has_numbers_only:
+            changed = {step: set(range(table.size)) for step, table in self._model.tables.items()}
         self._last = overview
         self._publish(self._make_document(engine, overview), changed)
         if is_over(overview):
@@ -94,6 +103,12 @@ class RunReader(Broadcast):
                 changed[step] = positions
         return changed
 
+    def _make_first_document(self, engine: RunEngine, overview: Overview) -> dict[str, Any]:
+        """Return the numbers of the run alone: nothing that takes long to find."""
+        notes = [engine.answer_source] if engine.answer_source else []
+        document = self._model.document(overview, int(self._clock() * 1000), notes, ())
+        return {**document, "bill": None, "waiting_steps": [], "is_whole": False}
+
     def _make_document(self, engine: RunEngine, overview: Overview) -> dict[str, Any]:
         now_ms = int(self._clock() * 1000)
         if is_over(overview):
@@ -104,7 +119,8 @@ class RunReader(Broadcast):
         notes = [engine.answer_source] if engine.answer_source else []
         document = self._model.document(overview, now_ms, notes, self._waits)
         bill = self._bills.read(engine, is_over=is_over(overview))
-        return {**document, "bill": bill, "waiting_steps": list(self._waiting_steps)}
+        waiting = list(self._waiting_steps)
+        return {**document, "bill": bill, "waiting_steps": waiting, "is_whole": True}
 
     def _describe_waits(self, engine: RunEngine, overview: Overview, now_ms: int) -> Sequence[str]:
         """Return what the run waits for, if nothing of it runs or children wait for a host."""
@@ -136,6 +152,8 @@ class RunReader(Broadcast):
         document = self._document
         if document is None:
             return []
+        if self._last is None:  # the children are being read
+            return [format_event("run", document)]
         events = [
             _children_event(step, table, None)
             for step, table in self._model.tables.items()

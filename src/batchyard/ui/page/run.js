@@ -81,7 +81,8 @@ export function showRun(view, about, run, wantedStep) {
       row.classList.toggle("chosen", row.dataset.step === chosen);
     if (graph) graph.update(document_.steps, chosen);
     drawFailures(parts.failures, document_);
-    charts.update(document_);
+    // The server reads the children first: it draws charts from all attempts, which takes as long.
+    if (document_.is_whole) charts.update(document_);
     if (actions) actions.update(document_);
     parts.setNotes([...document_.notes, ...document_.waits]);
     syncChildren(
