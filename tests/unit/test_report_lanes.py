@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.base import AttemptDetail, RunState
+from batchyard.engines.usage import HostUse, PaidHost, Usage
 from batchyard.plan import Plan, PlannedJob
-from batchyard.report import figures
+from batchyard.report import _find_hosts, figures
 from batchyard.report.figures import StepFigures
 from batchyard.report.host_lanes import (
     COLUMNS,
@@ -94,6 +95,62 @@ def test_a_host_runs_children_of_several_steps() -> None:
     # It is there from 250 ms on.
     assert (second.name, second.begin_ms, second.end_ms) == ("i-2", 250, None)
     assert second.busy == 500 / 750
+
+
+def test_a_host_is_there_while_its_attempts_run() -> None:
+    """Its clock is behind that of EC2, and it was looked at before its last attempt ended."""
+    steps = make_figures(attempt(0, "i-1", 100, 400), attempt(1, "i-1", 600, 900))
+    (lane,) = find_hosts(steps, {"i-1": HostTimes("", 200, 500)}, 0, 1000)
+    assert (lane.begin_ms, lane.end_ms, lane.busy) == (100, 900, 600 / 800)
+
+
+class StoredUsage:
+    """The part of an engine that returns what is stored of hosts."""
+
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+
+    def usage(self, *, asks: bool = True) -> Usage:
+        assert not asks
+        return self._usage
+
+
+def test_a_host_that_was_there_at_the_last_look_may_still_be_there() -> None:
+    hosts = (
+        PaidHost("i-1", "m5.large", launched_s=10.0),
+        PaidHost("i-2", launched_s=20.0, ended_s=50.0),
+    )
+    uses = tuple(
+        HostUse(host.id, "work", 0, 1, 30.0, end_s, Resources(1, 64))
+        for host, end_s in zip(hosts, (None, 50.0), strict=True)
+    )
+    engine = StoredUsage(Usage("eu-west-1", hosts, uses, seen_s=60.0))
+    assert _find_hosts(engine) == {  # type: ignore[arg-type]
+        "i-1": HostTimes("m5.large", 10_000, None),
+        "i-2": HostTimes("", 20_000, 50_000),
+    }
+
+
+def test_hosts_of_several_types_that_share_a_lane_have_no_type() -> None:
+    attempts = [attempt(n, f"i-{n:02}", n, n + 1) for n in range(2 * MAX_LANES)]
+    about = {f"i-{n:02}": HostTimes("m5.large" if n > 2 else "c5.large") for n in range(64)}
+    hosts = find_hosts(make_figures(*attempts), about, 0, 1000)
+    names = [lane.name for lane in hosts[:3]]
+    assert names == [
+        "i-00 and 1 more c5.large",
+        "i-02 and 1 more",
+        "i-04 and 1 more m5.large",
+    ]
+
+
+def test_long_names_fit_beside_the_charts() -> None:
+    long, host = "preprocess-all-frames-of-the-first-video", "i-0123456789abcdef0"
+    attempts = [attempt(0, host, 0, 10, long), attempt(1, host, 10, 20, long)]
+    status, about = run_of(attempts, 20)
+    document = make_page(status, attempts, replace(about, hosts={host: HostTimes("m5.24xlarge")}))
+    # Timeline and durations, on wide and narrow screens.
+    assert document.count(f"<title>{long}</title>preprocess-all-fram…first-video</text>") == 4
+    assert document.count(f">{host} m5.24xlarge</text>") == 2
 
 
 def test_a_thousand_hosts_share_a_few_lanes() -> None:

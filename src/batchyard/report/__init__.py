@@ -121,14 +121,13 @@ def _find_hosts(engine: RunEngine) -> dict[str, HostTimes]:
     from batchyard.engines.usage import group_uses, paid_until_s  # not for runs on this machine
 
     uses = group_uses(usage.uses)
-    return {
-        host.id: HostTimes(
-            host.type,
-            round(host.launched_s * 1000) or None,
-            round(paid_until_s(host, uses.get(host.id, ()), usage.seen_s) * 1000),
-        )
-        for host in usage.hosts
-    }
+    times = {}
+    for host in usage.hosts:
+        end_s = paid_until_s(host, uses.get(host.id, ()), usage.seen_s)
+        # Nobody knows yet how long a host stays that was there at the last look.
+        end_ms = round(end_s * 1000) if end_s < usage.seen_s else None
+        times[host.id] = HostTimes(host.type, round(host.launched_s * 1000) or None, end_ms)
+    return times
 
 
 def _find_uses(engine: RunEngine, *, asks: bool = True) -> dict[str, SampledStep]:

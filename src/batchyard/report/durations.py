@@ -173,12 +173,11 @@ def _draw_median(step: StepFigures, scale: Scale, top: float, height: float) -> 
 def _draw_frame(step: StepFigures, scale: Scale, top: float, height: float) -> Markup:
     y, floor = top + height / 2 + 4, top + height
     right = scale.left_px + scale.width
-    name_x, name_y, css_class = scale.layout.name_position(y, top)
     note_x, note_y = scale.layout.width, scale.layout.note_y(y, top)
     return join(
         (
             tag("line", x1=scale.left_px, x2=right, y1=floor, y2=floor, class_="base"),
-            tag("text", step.name, x=name_x, y=name_y, class_=css_class),
+            scale.layout.draw_name(step.name, y, top),
             tag("text", format_duration(step.median_s), x=note_x, y=note_y, class_="peak"),
         )
     )

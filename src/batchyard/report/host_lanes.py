@@ -115,12 +115,15 @@ def _measure_host(
     times: _Times, about: Mapping[str, HostTimes], begin_ms: int, end_ms: int
 ) -> Lane:
     known = [about.get(name, HostTimes()) for name in times.names]
-    begins = [host.begin_ms for host in known]
-    ends = [host.end_ms for host in known]
-    name = f"{_join_names(times.names)} {known[0].type}".rstrip()
-    peak = lanes.max_concurrency(times.starts_ms, times.ends_ms)
-    first_ms = None if None in begins else min(filter(None, begins), default=None)
-    last_ms = None if None in ends else max(filter(None, ends), default=None)
+    begins = [host.begin_ms for host in known if host.begin_ms is not None]
+    ends = [host.end_ms for host in known if host.end_ms is not None]
+    types = {host.type for host in known}
+    name = f"{_join_names(times.names)} {types.pop() if len(types) == 1 else ''}".rstrip()
+    starts_ms, ends_ms = times.starts_ms, times.ends_ms
+    peak = lanes.max_concurrency(starts_ms, ends_ms)
+    # A host was there while its attempts ran: clocks differ, and it was looked at before.
+    first_ms = min(*begins, *starts_ms) if len(begins) == len(known) else None
+    last_ms = max(*ends, *ends_ms) if len(ends) == len(known) else None
     return _measure(times, name, peak, begin_ms, end_ms, first_ms, last_ms)
 
 

@@ -55,8 +55,7 @@ def _draw_chart(hosts: Sequence[Lane], scale: Scale, colours: int, is_open: bool
     rows = []
     for lane in hosts:
         top += scale.layout.name_line
-        x, y, css_class = scale.layout.name_position(top + 10, top)
-        rows.append(tag("text", lane.name, x=x, y=y, class_=css_class))
+        rows.append(scale.layout.draw_name(lane.name, top + 10, top))
         rows.append(_draw_lane(lane, scale, top, _HOST_PX, colours))
         top += _HOST_PX + _HOST_GAP_PX
     return tag(

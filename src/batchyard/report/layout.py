@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from batchyard.report.markup import Markup, tag
+
 #: The least distance between the labels of two ticks.
 _TICK_GAP_PX = 46.0
+#: The characters of a name that fit, and those of them that are the end of a longer name.
+_MAX_NAME = 31
+_NAME_END = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +40,18 @@ class Layout:
     def max_ticks(self) -> int:
         return min(10, int(self.axis_width / (2 * _TICK_GAP_PX)) + 1)
 
-    def name_position(self, beside_y: float, top: float) -> tuple[float, float, str]:
-        """Return x, y and CSS class of a step's name.
+    def draw_name(self, name: str, beside_y: float, top: float) -> Markup:
+        """Return the name of a step or host; of a long one, its begin and its end.
 
         ``beside_y``: its y if it is beside the drawing; ``top``: upper edge of the drawing.
         """
+        title, text = None, name
+        if len(name) > _MAX_NAME:
+            title = tag("title", name)
+            text = f"{name[: _MAX_NAME - _NAME_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_NAME_END:]}"
         if self.name_line:
-            return 0, top - 5, "name above"
-        return self.left - 12, beside_y, "name"
+            return tag("text", title, text, x=0, y=top - 5, class_="name above")
+        return tag("text", title, text, x=self.left - 12, y=beside_y, class_="name")
 
     def note_y(self, beside_y: float, top: float) -> float:
         """Return the y of a text at the right end of a step's row."""

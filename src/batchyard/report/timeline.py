@@ -191,8 +191,7 @@ def _draw_failure_marks(stats: AttemptStats, scale: Scale, top: float) -> Markup
 
 
 def _draw_labels(step: StepFigures, scale: Scale, top: float) -> Markup:
-    x, y, css_class = scale.layout.name_position(top + 10, top)
-    name = tag("text", step.name, x=x, y=y, class_=css_class)
+    name = scale.layout.draw_name(step.name, top + 10, top)
     if not step.peak:
         state = step.status.state
         text = "did not start" if state.is_terminal else state.value.lower()
