@@ -196,11 +196,11 @@ def test_a_task_that_fits_on_no_instance_stops_without_containers(
 
 
 def test_a_task_waits_for_capacity_only_so_long(endpoint: Endpoint, ecs: Any, faults: Any) -> None:
-    faults("provision-wait=0.1")
     cluster = add_provider(endpoint, "full", max_size=1)
     register(ecs, "full", {"command": FOREVER, "stopTimeout": 0, **ONE_GPU})
     first = run(ecs, "full", cluster=cluster)
     wait_for(ecs, first, "RUNNING")
+    faults("provision-wait=0.1")
     task = wait_for(ecs, run(ecs, "full", cluster=cluster), "STOPPED")
     assert task["stoppedReason"] == "TaskFailedToStart: RESOURCE:GPU"
     ecs.stop_task(cluster=cluster, task=first)

@@ -112,7 +112,8 @@ def test_the_circuit_breaker_returns_to_the_last_revision_that_worked(ecs: Any) 
         deploymentConfiguration=breaker,
     )
     wait_stable(ecs, "broken")
-    register(ecs, "broken", {"command": FAILS})
+    # A task that ends at once may be seen RUNNING, with which the deployment would be complete.
+    register(ecs, "broken", {"command": ["/no/such/program"]})
     ecs.update_service(service="broken", taskDefinition="broken")
     service = until(
         lambda: service_of(ecs, "broken"),

@@ -83,7 +83,7 @@ def test_a_stack_waits_for_its_service_and_returns_to_the_revision_that_worked(
     binding = {"bindIP": "0.0.0.0", "containerPort": 8888, "hostPort": 8888, "protocol": "tcp"}
     assert task["containers"][0]["networkBindings"] == [binding]
 
-    cloudformation.update_stack(StackName="web", TemplateBody=template("web", shell("exit 3")))
+    cloudformation.update_stack(StackName="web", TemplateBody=template("web", ["/no/such/program"]))
     with pytest.raises(ClientError, match="cannot be deleted while in status UPDATE_IN_PROGRESS"):
         cloudformation.delete_stack(StackName="web")
     assert wait_for_end(cloudformation, "web") == "UPDATE_ROLLBACK_COMPLETE"
@@ -94,7 +94,7 @@ def test_a_stack_waits_for_its_service_and_returns_to_the_revision_that_worked(
 
 
 def test_a_stack_whose_first_service_fails_is_rolled_back(cloudformation: Any, ecs: Any) -> None:
-    cloudformation.create_stack(StackName="bad", TemplateBody=template("bad", shell("exit 3")))
+    cloudformation.create_stack(StackName="bad", TemplateBody=template("bad", ["/no/such/program"]))
     assert wait_for_end(cloudformation, "bad") == "ROLLBACK_COMPLETE"
     assert "CREATE_FAILED Resource handler" in reasons_of(cloudformation, "bad")
     (service,) = ecs.describe_services(services=["bad"])["services"]
