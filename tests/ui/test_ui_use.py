@@ -8,9 +8,12 @@ from pathlib import Path
 from small_runs import begin_run, execute, small_steps
 from ui_client import serve
 
-from batchyard.embedded.store import Store
+from batchyard import report, status
+from batchyard.embedded import running_use
+from batchyard.embedded.lock import RunLock
+from batchyard.embedded.store import AttemptRow, Store
 from batchyard.embedded.use_table import WHOLE_ATTEMPT, UseRow
-from batchyard.sampling.samples import SampledUse, Series
+from batchyard.sampling.samples import AttemptUse, SampledUse, Series
 
 #: More than this process has: a child that is recorded as soon as it starts has that, too.
 MEMORY_KIB = 9000 * 1024
@@ -35,3 +38,27 @@ def test_the_page_draws_steps_and_children_as_the_report_does(tmp_path: Path) ->
     assert sampled.count("<figure>") == charts.count("<figure>") == 4
     assert "<figure>" not in other
     assert child["attempts"][0]["memory_kib"] == MEMORY_KIB
+
+
+def test_an_attempt_that_has_just_ended_counts_once(tmp_path: Path) -> None:
+    """The file with what runs is replaced every few seconds, and the end is recorded before."""
+    record = begin_run(tmp_path / ".batchyard", *small_steps())
+    with closing(Store.open(record.folder.database)) as store:
+        store.commit(
+            attempts=[AttemptRow(1, 2, 1, "SUCCEEDED", 0, "", "", 0, 4000)],
+            uses=[UseRow(1, 2, 1, WHOLE_ATTEMPT, USE)],
+        )
+    attempts = [AttemptUse("work", index, 1, USE) for index in (2, 3)]
+    record.folder.running_use.write_text(running_use.to_text(attempts))
+    lock = RunLock(record.folder.lock)
+    try:
+        (step,) = status.of_run(record).uses
+        ended = report.uses_of_child(record, "work", 2)
+        running = report.uses_of_child(record, "work", 3)
+        record.folder.running_use.write_text('[{"version": 2}]')
+        (later_step,) = status.of_run(record).uses
+    finally:
+        lock.release()
+    assert (step.use.samples, later_step.use.samples) == (4, 2)
+    assert ended.count("<h2>Attempt 1: ") == ended.count("<h2>Attempt 1") == 1
+    assert "<h2>Attempt 1, so far: " in running

@@ -19,11 +19,10 @@ def to_text(uses: Sequence[AttemptUse]) -> str:
 def read(path: Path) -> list[AttemptUse]:
     """Return what running attempts use; none if nobody has written it."""
     try:
-        rows = json.loads(path.read_text())
-    except (OSError, ValueError):
+        return [
+            AttemptUse(step, index, attempt, use)
+            for step, index, attempt, document in json.loads(path.read_text())
+            if (use := samples.from_json(document)) is not None
+        ]
+    except (OSError, ValueError, TypeError):  # no file, or one of another version
         return []
-    return [
-        AttemptUse(step, index, attempt, use)
-        for step, index, attempt, document in rows
-        if (use := samples.from_json(document)) is not None
-    ]

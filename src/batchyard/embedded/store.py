@@ -302,6 +302,11 @@ class Store:
         with _map_errors(self._path):
             return use_table.select_totals(self._db)
 
+    def has_use(self, job: int, child: int, attempt: int) -> bool:
+        """Return whether an attempt has ended and was sampled."""
+        with _map_errors(self._path):
+            return use_table.contains(self._db, job, child, attempt)
+
     def succeeded_commands(self, job: int) -> list[int]:
         """Return the numbers of the commands that have succeeded, of children with several."""
         with _map_errors(self._path):

@@ -96,6 +96,17 @@ def select_totals(db: sqlite3.Connection) -> dict[int, SampledUse]:
     return {job: SampledUse(*columns) for job, *columns in db.execute(_TOTAL_USES)}
 
 
+def contains(db: sqlite3.Connection, job: int, child: int, attempt: int) -> bool:
+    """See Store.has_use."""
+    if not _exists(db):
+        return False
+    sql = (
+        "SELECT EXISTS (SELECT 1 FROM sampled_use"
+        " WHERE job = ? AND child = ? AND attempt = ? AND command = ?)"
+    )
+    return bool(db.execute(sql, (job, child, attempt, WHOLE_ATTEMPT)).fetchone()[0])
+
+
 def _exists(db: sqlite3.Connection) -> bool:
     """Return whether the table is there. A file of an older version may only be read."""
     sql = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'sampled_use')"

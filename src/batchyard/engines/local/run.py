@@ -25,6 +25,7 @@ from batchyard.engines.base import (
 )
 from batchyard.engines.local import reading, running, step_limits
 from batchyard.engines.local.settings import LocalSettings
+from batchyard.engines.scheduled.reading import child_of
 from batchyard.engines.scheduled.run import ScheduledRun
 from batchyard.errors import InputError
 from batchyard.sampling.samples import AttemptUse
@@ -101,7 +102,17 @@ class LocalRun(ScheduledRun):
         # The file of a process that died is left over.
         if self.holder is None:
             return []
-        return running_use.read(self._folder.running_use)
+        # The file is some seconds old. Attempts that have ended since are in the store.
+        numbers = {row.step: row.number for row in self._store.jobs()}
+        return [
+            attempt
+            for attempt in running_use.read(self._folder.running_use)
+            if attempt.step in numbers and not self._has_ended(attempt, numbers[attempt.step])
+        ]
+
+    def _has_ended(self, attempt: AttemptUse, job: int) -> bool:
+        child = child_of(self._plan.job(attempt.step), attempt.index_in_step)
+        return child is None or self._store.has_use(job, child, attempt.attempt)
 
     def commands(
         self, step: str | None = None, number: int | None = None, *, failed_only: bool = False
