@@ -83,6 +83,30 @@ def test_files_of_processes_that_have_just_ended_are_nothing() -> None:
     assert add_memory([]) == 0
 
 
+@pytest.mark.parametrize(
+    ("machine_kib", "memory_kib"),
+    [
+        # four copies of the same 1000 KiB are seen, and the machine has 1500 in use
+        (1500, 1500 + 20),
+        (9000, 4 * 1000 + 64),
+        # where the machine does not show it, or less than one of the processes has
+        (None, 4 * 1000 + 64),
+        (500, 1000 + 64),
+    ],
+)
+def test_pages_of_forks_are_never_more_than_the_machine_has(
+    machine_kib: int | None, memory_kib: int
+) -> None:
+    files = {f"/proc/{pid}/stat": stat(pid, 10, 10, TICKS) for pid in range(10, 14)}
+    files |= {f"/proc/{pid}/status": status(1000, 64) for pid in range(10, 14)}
+    if machine_kib is not None:
+        files["/proc/meminfo"] = (
+            f"MemTotal:       8000 kB\nAnonPages:      {machine_kib} kB\nShmem:    20 kB\n"
+            "HugePages_Total:       0\n"
+        ).encode()
+    assert measure([10], files)[10].memory_kib == memory_kib
+
+
 def test_an_old_kernel_shows_memory_only_with_files() -> None:
     assert parse_memory_kib(b"VmRSS:\t 700 kB\nThreads:\t1\n") == (700, 0)
     assert parse_memory_kib(status(300, 20)) == (300, 20)

@@ -77,10 +77,13 @@ def measure_processes(
         if (process := parse_stat(read(f"/proc/{pid}/stat"))) is not None
     }
     families = group_by_leader(leaders, processes)
+    machine_kib = parse_machine_kib(read("/proc/meminfo")) if families else 0
     return {
         leader: ProcessUse(
             sum(processes[pid].ticks for pid in family) / _TICKS_PER_S,
-            add_memory(parse_memory_kib(read(f"/proc/{pid}/status")) for pid in family),
+            add_memory(
+                [parse_memory_kib(read(f"/proc/{pid}/status")) for pid in family], machine_kib
+            ),
         )
         for leader, family in families.items()
     }
@@ -142,13 +145,23 @@ def parse_memory_kib(status: bytes) -> tuple[int, int]:
     return private, shared
 
 
-def add_memory(memory_kib: Iterable[tuple[int, int]]) -> int:
-    """Return the memory of several processes together. Shared memory is taken to be the same."""
-    private_kib, largest_shared_kib = 0, 0
-    for process_kib, shared_kib in memory_kib:
-        private_kib += process_kib
-        largest_shared_kib = max(largest_shared_kib, shared_kib)
-    return private_kib + largest_shared_kib
+def parse_machine_kib(meminfo: bytes) -> int:
+    """Return the memory of all processes without files, each page once; 0 if it is not shown."""
+    amounts = _parse_lines(meminfo.replace(b":", b"").replace(b" kB", b""))
+    return amounts["AnonPages"] + amounts.get("Shmem", 0) if "AnonPages" in amounts else 0
+
+
+def add_memory(memory_kib: Sequence[tuple[int, int]], machine_kib: int = 0) -> int:
+    """Return the memory of several processes together. Shared memory is taken to be the same.
+
+    Pages that processes share after a fork count for each of them, though never for more than
+    ``machine_kib``, the memory of all processes of the machine; 0 if that is not known.
+    """
+    sum_kib = sum(private for private, _ in memory_kib)
+    sum_kib += max((shared for _, shared in memory_kib), default=0)
+    if not machine_kib:
+        return sum_kib
+    return min(sum_kib, max(machine_kib, *map(sum, memory_kib), 0))
 
 
 # -- containers ------------------------------------------------------------------------------------
