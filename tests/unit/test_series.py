@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from batchyard.batch.changes import JobSettled, Settled, Start
+from batchyard.batch.changes import JobSettled, Settled, Start, Stop
 from batchyard.batch.jobs import Job, JobState, Outcome, Resources, RetryStrategy
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
@@ -86,6 +86,31 @@ def test_a_stopped_follower_fails_without_an_attempt() -> None:
     last = scheduler.attempt_ended("a", 0, Outcome(143))
     assert isinstance(last[-1], JobSettled) and scheduler.is_over
     assert (scheduler.free("here").vcpus, scheduler.free_consumable("slots")) == (1, 1)
+
+
+def test_a_cancelled_follower_does_not_start() -> None:
+    """To clients it is RUNNABLE, and what is RUNNABLE can be cancelled."""
+    scheduler = make_scheduler()
+    scheduler.place()
+    scheduler.attempt_started("a", 0, 0)
+    assert scheduler.cancel("a", "cancelled", 2) == [Stop("a", 2)]
+    assert scheduler.withdraw("a", 3) == []
+    assert scheduler.withdraw("a", 2) == [Settled("a", 2, 0, JobState.FAILED, "cancelled")]
+    scheduler.cancel("a", "all cancelled")
+    assert scheduler.withdraw("a", 1) == [Settled("a", 1, 0, JobState.FAILED, "all cancelled")]
+    # The child that runs goes on.
+    assert scheduler.attempt_ended("a", 0, Outcome(0))[0].state is JobState.SUCCEEDED
+    assert scheduler.is_over
+
+
+def test_a_follower_of_a_held_job_does_not_start_again() -> None:
+    scheduler = make_scheduler()
+    scheduler.place()
+    scheduler.hold("a", "held")
+    changes = [change for child in (3, 2, 1) for change in scheduler.withdraw("a", child)]
+    assert changes == [Settled("a", n, 0, JobState.FAILED, "held") for n in (3, 2, 1)]
+    scheduler.attempt_ended("a", 0, Outcome(0))
+    assert scheduler.place() == [] and scheduler.is_over
 
 
 def test_a_retry_goes_before_withdrawn_followers() -> None:

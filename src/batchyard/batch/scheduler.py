@@ -190,9 +190,9 @@ class Scheduler:
         self._leave_room(tracked, index)
         tracked.attempts[index] -= 1
         tracked.move(index, RUNNABLE)
-        reason = tracked.stopping.pop(index, None) or tracked.cancellation(index)
+        reason = tracked.stopping.pop(index, None) or tracked.cancellation(index) or tracked.reason
         changes: list[Change] = []
-        if reason is not None:
+        if reason:
             self._settle(tracked, index, FAILED, reason, 0, changes)
         else:
             tracked.ready.put_first(index)
@@ -233,7 +233,7 @@ class Scheduler:
         """Perform CancelJob on a job or on one child.
 
         RUNNABLE children fail now, PENDING ones when their dependencies have ended; running
-        children go on.
+        children go on. A follower that is RUNNABLE to clients is stopped.
         """
         tracked = self._jobs[job_id]
         tracked.cancelled.setdefault(index, reason)
@@ -241,6 +241,9 @@ class Scheduler:
         for child in range(tracked.job.size) if index is None else [index]:
             if tracked.codes[child] == RUNNABLE:
                 self._settle(tracked, child, FAILED, reason, 0, changes)
+            elif tracked.is_waiting_follower(child) and child not in tracked.stopping:
+                tracked.stopping[child] = reason
+                changes.append(Stop(job_id, child))
         return self._notify_followers(changes)
 
     def hold(self, job_id: str, reason: str) -> list[Change]:
