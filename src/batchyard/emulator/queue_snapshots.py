@@ -15,8 +15,10 @@ def get_snapshot(state: EndpointState, request: Document) -> Document:
     if "schedulingPolicyArn" in queue:
         # With fair share, each job that left may have been ahead of any other.
         departures = [(-1, departed_ms) for _, departed_ms in departures]
+    front = state.scheduler.front_of(queue["jobQueueArn"], _MAX_JOBS)
+    state.loop.record(job_id for job_id, _ in front)
     jobs = []
-    for job_id, index in state.scheduler.front_of(queue["jobQueueArn"], _MAX_JOBS):
+    for job_id, index in front:
         job = state.get(JOB, job_id)
         assert job is not None
         arn = job["jobArn"] if "arrayProperties" not in job else f"{job['jobArn']}:{index}"
