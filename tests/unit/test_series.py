@@ -19,7 +19,8 @@ from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.processes import ProcessRunner
 from batchyard.embedded.runner import Ended, Event, Started, Task, Withdrawn
-from batchyard.embedded.spawner import Spawner
+from batchyard.embedded.slots import Launch, Slots
+from batchyard.embedded.spawner import Exit, Spawner
 from batchyard.folder import RunFolder
 from batchyard.shard import Turn
 
@@ -239,24 +240,27 @@ def test_a_follower_is_running_while_ends_before_it_are_recorded(tmp_path: Path)
     assert all(len(children) == 1 for children in running[:-1]) and not running[-1]
 
 
-def run_with_slow_program(folder: Path) -> list[tuple[str, int]]:
-    """Return the first events of a series whose second program is not loaded until the end.
+def run_with_slow_program(
+    folder: Path, programs: tuple[str, ...], event_count: int
+) -> list[tuple[str, int]]:
+    """Return the first events of a series whose program `slow` is not loaded until the end.
 
     As on a file system that does not answer: a lease makes exec wait until it is given back.
     """
-    program = folder / "program"
+    program = folder / "slow"
     shutil.copy("/bin/true", program)
     old_handler = signal.signal(signal.SIGIO, signal.SIG_IGN)
     file = os.open(program, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     runner = ProcessRunner(Spawner(LogBook(RunFolder(folder))))
-    tasks = [make_task(number, c) for number, c in enumerate(("true", str(program), "true"))]
+    commands = [str(program) if name == "slow" else name for name in programs]
+    tasks = [make_task(number, command) for number, command in enumerate(commands)]
     events: list[Event] = []
     deadline = time.monotonic() + 10
     try:
         with runner.lock:
             runner.start(*tasks)
-            while len(events) < 4 and time.monotonic() < deadline:
+            while len(events) < event_count and time.monotonic() < deadline:
                 runner.wait(0.01)
                 events += runner.take_events()
     finally:
@@ -270,11 +274,52 @@ def run_with_slow_program(folder: Path) -> list[tuple[str, int]]:
 
 def test_a_program_that_loads_slowly_holds_up_neither_ends_nor_followers(tmp_path: Path) -> None:
     for _ in range(20):
-        events = run_with_slow_program(tmp_path)
+        events = run_with_slow_program(tmp_path, ("true", "slow", "true"), event_count=4)
         # On a busy machine the first command may take longer than a short one.
         if ("Withdrawn", 1) not in events:
             break
     assert events == [("Started", 0), ("Withdrawn", 2), ("Ended", 0), ("Started", 1)]
+
+
+def test_followers_do_not_wait_for_a_first_program_that_loads_slowly(tmp_path: Path) -> None:
+    events = run_with_slow_program(tmp_path, ("slow", "true", "true"), event_count=3)
+    assert events == [("Started", 0), ("Withdrawn", 2), ("Withdrawn", 1)]
+
+
+class LaunchEndings:
+    """Receives what happens to launches, and keeps those that have ended."""
+
+    def __init__(self) -> None:
+        self.launches: list[Launch] = []
+
+    def on_late_start(self, launch: Launch) -> None: ...
+
+    def on_start(self, launch: Launch) -> None: ...
+
+    def on_end(self, launch: Launch, exit: Exit | None) -> None:
+        self.launches.append(launch)
+
+    def on_withdrawal(self, launch: Launch) -> None: ...
+
+
+def test_a_program_that_cannot_be_started_has_ended(tmp_path: Path) -> None:
+    """What has ended is not reported as started when the ends before it are reported late."""
+    spawner = Spawner(LogBook(RunFolder(tmp_path)))
+    endings = LaunchEndings()
+    slots = Slots(spawner, endings, lambda: 1000)
+    output = spawner.open_output(("work", 0, 1), b"mark")
+    program = (str(tmp_path / "missing"), ("missing",))
+    deadline = time.monotonic() + 10
+    try:
+        with spawner.lock:
+            slots.launch(Launch((program,), {}, spawner.null, output, None))
+        while not endings.launches and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        spawner.discard(output)
+        slots.close()
+        spawner.close()
+    assert [launch.ended_ms for launch in endings.launches] == [1000]
 
 
 def test_nothing_follows_a_failure(tmp_path: Path) -> None:

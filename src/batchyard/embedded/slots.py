@@ -100,7 +100,7 @@ class Launch:
 class _Series:
     """A process and the followers that start after it, in the thread of one slot."""
 
-    __slots__ = ("ended", "followers", "launch")
+    __slots__ = ("_being_loaded", "_loaded_since_ms", "ended", "followers", "launch")
 
     def __init__(self, launch: Launch, followers: Iterable[Launch]) -> None:
         #: The process that runs.
@@ -108,6 +108,9 @@ class _Series:
         self.followers = deque(followers)
         #: Processes that have ended and are not reported yet.
         self.ended: deque[tuple[Launch, Exit | None]] = deque()
+        #: The process that had not begun at the last look, and when it was first seen so.
+        self._being_loaded: Launch | None = None
+        self._loaded_since_ms = 0
 
     # The thread of the slot holds no lock here, and another thread may be in ``report_late``:
     # single operations on a deque are atomic.
@@ -133,6 +136,15 @@ class _Series:
         except IndexError:
             return False
         return launch.ended_ms is not None and launch.ended_ms < time_ms
+
+    def holds_up_followers(self, now_ms: int) -> bool:
+        """Return whether followers wait for a program that has been loading for some time."""
+        launch = self.launch
+        if launch.process is not None or not self.followers:
+            return False
+        if launch is not self._being_loaded:
+            self._being_loaded, self._loaded_since_ms = launch, now_ms
+        return now_ms - self._loaded_since_ms > _REPORT_AFTER_MS
 
 
 class LaunchEvents(Protocol):
@@ -221,11 +233,14 @@ class Slots:
     def report_late(self) -> None:
         """Report the ends that a thread does not report because it is starting a process.
 
-        That takes long if the file system of the program does not answer. The caller has the lock.
+        That takes long if the file system of the program does not answer. The followers behind it
+        are withdrawn. The caller has the lock.
         """
-        late_ms = self._now_ms() - _REPORT_AFTER_MS
+        now_ms = self._now_ms()
         for series in list(self._running):
-            if series.has_end_before(late_ms):
+            if series.has_end_before(now_ms - _REPORT_AFTER_MS) or series.holds_up_followers(
+                now_ms
+            ):
                 self._report(series)
                 if series.launch.ended_ms is None:
                     self._events.on_start(series.launch)
@@ -277,6 +292,8 @@ class Slots:
         try:
             process = launch.spawn(spawner.null)
             if process is None:
+                # Without this, `report_late` could report a start after the end.
+                launch.ended_ms = self._now_ms()
                 return None
             spawner.adopt(process)
         finally:
