@@ -236,6 +236,7 @@ class ProcessRunner:
         if isinstance(exc, OSError) and exc.errno in _MACHINE_IS_FULL:
             # Every child would fail, so the run ends here and can be resumed.
             raise from_os_error(exc, "start a process") from exc
+        _forget_programs()
         if attempt.task.has_several_commands:
             # A command that cannot be started fails like in a shell; the next one runs.
             self._spawner.append_note(attempt.output, f"batchyard: cannot start: {exc}\n".encode())
@@ -296,6 +297,12 @@ def _find_programs(
     direct, through_shell = shell.program_of(command, path), shell.through_shell(command)
     # A program that is gone, forbidden or without a "#!" line: the shell prints why.
     return (direct,) if direct == through_shell else (direct, through_shell)
+
+
+def _forget_programs() -> None:
+    """Look for programs again: one that was missing may have been installed since."""
+    _find_programs.cache_clear()
+    shell.which.cache_clear()
 
 
 @cache
