@@ -277,6 +277,24 @@ def test_a_lost_connection_is_opened_again(yard: Yard, tmp_path: Path) -> None:
     browser.errors[:] = [text for text in browser.errors if "net::ERR_" not in text]
 
 
+def test_charts_that_could_not_be_loaded_are_loaded_later(yard: Yard) -> None:
+    """The run is over: without a change of its state, its charts are asked for only once."""
+    browser = yard.browser
+    yard.show()
+    browser.wait_for("document.querySelectorAll('table.runs tbody tr').length === 4")
+    browser.call("Network.setBlockedURLs", urls=["*/api/charts*"])
+    try:
+        asked = len(browser.requests)
+        yard.show_run(yard.small)
+        while not any("/api/charts" in url for url in browser.requests[asked:]):
+            time.sleep(0.05)
+    finally:
+        browser.call("Network.setBlockedURLs", urls=[])
+    yard.page.server.drop_connections()
+    browser.wait_for("document.querySelector('.charts svg.wide')")
+    browser.errors[:] = [text for text in browser.errors if "net::ERR_" not in text]
+
+
 def test_runs_are_found_by_name_and_state(yard: Yard) -> None:
     browser = yard.browser
     yard.show()

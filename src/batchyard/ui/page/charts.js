@@ -34,6 +34,7 @@ export class Charts {
     request.onload = () => {
       if (request.status !== 200 || !request.responseXML) {
         setText(this.note, "The charts could not be drawn.");
+        this.state = null; // again with the next state of the run
         return;
       }
       const nodes = [...request.responseXML.querySelectorAll("body > svg, main > *")];
@@ -45,7 +46,10 @@ export class Charts {
       }
       setText(this.note, "");
     };
-    request.onerror = () => setText(this.note, "");
+    request.onerror = () => {
+      setText(this.note, "");
+      this.state = null;
+    };
     request.send();
   }
 
