@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import resource
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,7 +17,9 @@ from ui_client import Page, Reply, serve
 
 from batchyard.ui import http_server
 from batchyard.ui.access import SECURITY_HEADERS, Access, is_loopback
+from batchyard.ui.answers import TEXT, Answer
 from batchyard.ui.application import ACTION_HEADER, Application, Settings
+from batchyard.ui.http_server import PageServer
 
 #: All addresses of the page, from its code: a new one is attacked, too.
 ROUTES = Application(Settings(Path(), allows_actions=True), Access.make(1)).routes
@@ -310,6 +315,44 @@ def test_a_client_that_does_not_read_holds_no_answer(page: Page, run_id: str) ->
             f"Cookie: {page.cookie}\r\n\r\n".encode()
         )
         assert page.ask("/api/about").status == 200
+
+
+@contextmanager
+def connect_for_answer(data: bytes, send_s: float) -> Iterator[tuple[PageServer, socket.socket]]:
+    """Ask a server for an answer of one part; a client must take each piece in ``send_s``."""
+    with PageServer("127.0.0.1", 0, send_s=send_s) as server:
+        server.respond = lambda request: Answer(200, TEXT, iter([data]))
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            with socket.socket() as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+                connection.settimeout(30)
+                connection.connect(("127.0.0.1", server.port))
+                connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                yield server, connection
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.slow
+def test_a_slow_client_gets_the_whole_answer() -> None:
+    """Each piece arrives in time, all of them together do not."""
+    data = b"x" * (16 << 20)
+    with connect_for_answer(data, send_s=2.0) as (_, connection):
+        received = 0
+        while part := connection.recv(1 << 17):
+            received += len(part)
+            time.sleep(0.03)
+    assert received > len(data)
+
+
+def test_a_client_that_does_not_read_is_cut_off() -> None:
+    with connect_for_answer(b"x" * (16 << 20), send_s=0.2) as (server, connection):
+        connection.recv(1)
+        while server._connections:
+            time.sleep(0.05)
 
 
 def test_addresses_beyond_loopback() -> None:

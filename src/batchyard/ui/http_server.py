@@ -23,9 +23,11 @@ from batchyard.ui.answers import Answer, RefusedError, Request, text_answer
 
 #: Connections that are served at the same time.
 MAX_CONNECTIONS = 64
-#: Seconds in which a client must send its request, and take each part of the answer.
+#: Seconds in which a client must send its request, and take each piece of the answer.
 REQUEST_S = 5.0
 SEND_S = 10.0
+#: Bytes of a piece: a slow client, for example behind `ssh -L`, gets all if it takes each in time.
+_PIECE = 64 * 1024
 MAX_BODY = 4096
 _MAX_PARAMETERS = 8
 _METHODS = ("GET", "HEAD", "POST")
@@ -40,8 +42,16 @@ class PageServer(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 1024
 
-    def __init__(self, host: str, port: int, *, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        send_s: float = SEND_S,
+    ) -> None:
         """Listen. Raises OperationalError."""
+        self.send_s = send_s
         self.respond: Respond = lambda request: text_answer(503, "the server is starting")
         self._max_connections = max_connections
         self._lock = threading.Lock()
@@ -202,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(length[:9])).decode("utf-8", errors="replace")
 
     def _send(self, answer: Answer) -> None:
-        self.connection.settimeout(SEND_S)
+        self.connection.settimeout(self.server.send_s)
         parts = iter([answer.body]) if isinstance(answer.body, bytes) else answer.body
         try:
             self.send_response(answer.status)
@@ -214,7 +224,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             if self.command != "HEAD":
                 for part in parts:
-                    self.wfile.write(part)
+                    for begin in range(0, len(part), _PIECE):
+                        self.wfile.write(part[begin : begin + _PIECE])
         except OSError:
             self.close_connection = True  # the client has gone, or does not read
         finally:
