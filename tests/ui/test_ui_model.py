@@ -267,6 +267,15 @@ def test_a_log_that_cannot_be_read_is_answered_with_a_sentence(tmp_path: Path) -
     assert reply.status == 503 and "Not a directory" in reply.text
 
 
+def test_the_list_of_a_run_is_read_once_for_all_its_children(tmp_path: Path) -> None:
+    record = make_large_run(tmp_path / ".batchyard", 10)
+    with serve(tmp_path / ".batchyard") as page:
+        for index in range(2):
+            child = page.get("/api/child", run=record.run_id, step="work", index=index).json()
+            assert child["commands"] == [{"number": index, "text": f"simulate --seed {index}"}]
+            record.folder.list_of("work").unlink(missing_ok=True)
+
+
 class SpoolingRun:
     """A run whose output is fetched once, as from a service: `sizes` fetches, `read_part` reads."""
 

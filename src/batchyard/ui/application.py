@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from batchyard import diagnosis, operations, report, runs
-from batchyard.command_texts import CommandTexts
 from batchyard.engines.base import AttemptDetail, RunRecord
 from batchyard.errors import BatchyardError, RunNotFoundError, from_os_error
 from batchyard.folder import RunFolder, runs_in
@@ -30,6 +29,7 @@ from batchyard.ui.answers import (
     text_answer,
 )
 from batchyard.ui.charts import Charts
+from batchyard.ui.child_commands import ChildCommands
 from batchyard.ui.page_files import INDEX, load_page_files
 from batchyard.ui.parameters import Parameters, to_refusal
 from batchyard.ui.run_list import RUNS, RunList
@@ -79,6 +79,7 @@ class Application:
         self._readers = Registry(lambda run_id: RunReader(self._read_record(run_id)))
         self._logs = logs.OpenLogs()
         self._charts = Charts()
+        self._commands = ChildCommands()
         self._diagnosing = threading.Lock()
         child = ("run", "step", "index")
         #: (method, path) -> what answers it.
@@ -182,10 +183,11 @@ class Application:
         record = self._find_run(parameters)
         step, index = parameters.child(record)
         numbers = record.plan.job(step).commands_of_index(index)
-        texts = CommandTexts(record)
+        shown = numbers[:_MAX_COMMANDS]
+        texts = self._commands.texts(record, step, shown)
         commands = [
-            {"number": number, "text": texts.text_of(step, number)[:_MAX_COMMAND_CHARS]}
-            for number in numbers[:_MAX_COMMANDS]
+            {"number": number, "text": text[:_MAX_COMMAND_CHARS]}
+            for number, text in zip(shown, texts, strict=True)
         ]
         engine = record.open()
         try:
