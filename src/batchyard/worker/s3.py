@@ -32,6 +32,8 @@ CONCURRENCY = 16
 _BODY_TRIES = 4
 #: tries of a write with a condition, each with botocore's own, and the pauses between them
 _CONDITIONAL_TRIES = 6
+#: tries to read the credentials of the job, each with three of botocore's own
+_CREDENTIAL_TRIES = 4
 _FIRST_PAUSE_S = 0.2
 _MAX_PAUSE_S = 5.0
 
@@ -209,7 +211,25 @@ def connect(region: str | None = None) -> Bucket:
         s3={"us_east_1_regional_endpoint": "regional"},
     )
     session = botocore.session.get_session()
-    return Bucket(session.create_client("s3", region_name=region or None, config=config))
+    return Bucket(create_client(session, region_name=region or None, config=config))
+
+
+def create_client(
+    session: Any, sleep: Callable[[float], object] = time.sleep, **members: Any
+) -> Any:
+    """Return a client of S3. The credentials of the job are read with it, by a few tries."""
+    from botocore.exceptions import CredentialRetrievalError, MetadataRetrievalError
+
+    tries = 0
+    while True:
+        try:
+            return session.create_client("s3", **members)
+        except (CredentialRetrievalError, MetadataRetrievalError) as exc:
+            tries += 1
+            if tries == _CREDENTIAL_TRIES:
+                action, address = "read the credentials of", "the job's role"
+                raise errors.unreachable_error(action, address, exc) from exc
+        sleep(_FIRST_PAUSE_S * 2**tries)
 
 
 @contextmanager

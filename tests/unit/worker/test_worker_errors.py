@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from botocore.exceptions import CredentialRetrievalError
 
-from batchyard.worker import errors
+from batchyard.worker import errors, s3
 from batchyard.worker.errors import (
     EXIT_BUG,
     EXIT_DENIED,
@@ -17,6 +18,7 @@ from batchyard.worker.errors import (
     EXIT_MISSING,
     EXIT_ORDERS,
     EXIT_RETRY,
+    WorkerError,
     from_s3_error,
 )
 
@@ -115,3 +117,25 @@ def test_an_image_without_boto3_is_told_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install boto3" in done.stdout
+
+
+class SlowCredentials:
+    """A session whose credentials cannot be read in the first tries."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    def create_client(self, service: str) -> str:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise CredentialRetrievalError(provider="container-role", error_msg="Read timeout")
+        return f"client of {service}"
+
+
+def test_credentials_of_a_busy_host_are_read_again() -> None:
+    pauses: list[float] = []
+    assert s3.create_client(SlowCredentials(3), pauses.append) == "client of s3"
+    assert pauses == [0.4, 0.8, 1.6]
+    with pytest.raises(WorkerError, match="could not read the credentials of the job's role") as e:
+        s3.create_client(SlowCredentials(4), pauses.append)
+    assert e.value.exit_code == EXIT_RETRY
