@@ -106,7 +106,7 @@ def test_use_is_that_of_commands_that_succeeded() -> None:
         make_command(seconds=99, cpu_s=990, peak_kib=9 * GIB_KIB, reason="exit code 1"),
     ]
     use = measure_use(commands)
-    assert use == MeasuredUse(3, pytest.approx(20.01), 2048, pytest.approx(1.95))
+    assert use == MeasuredUse(3, pytest.approx(20.01), 2048, pytest.approx(1.95), process_mib=2048)
     assert measure_use([]) is None
     assert measure_use(commands[3:]) is None
     killed = measure_use([make_command(reason="OutOfMemoryError: Container killed")])
@@ -228,7 +228,7 @@ def test_advice_comes_from_the_runs_of_the_folder(tmp_path: Path) -> None:
     steps = (Step("train", "true", memory_mib=16_384), Step("new", "true"))
     plan = planning.make(Pipeline("p", steps, path=tmp_path / "p.yaml"))
     trained, new = advise(plan, tmp_path / ".batchyard", NoAws()).steps
-    assert trained.use == MeasuredUse(2, 150, 2048, pytest.approx(0.99, abs=0.01))
+    assert trained.use == MeasuredUse(2, 150, 2048, pytest.approx(0.99, abs=0.01), process_mib=2048)
     assert trained.needed == Resources(1, 2560)
     assert new.use is None and "no earlier run" in new.sentences[0]
 
@@ -310,3 +310,11 @@ def test_without_samples_any_gpu_is_taken_to_fit() -> None:
 def test_samples_have_the_memory_of_all_processes_together() -> None:
     use = measure_use([make_command(peak_kib=GIB_KIB, use=gpu_use(1, memory_kib=3 * GIB_KIB))])
     assert use is not None and use.peak_mib == 3072
+    (step,) = advise_steps([("a", Resources(1, 2048), use)], find_offers).steps
+    # Forks share pages, which count for each of them.
+    assert (
+        "3GiB, all processes together; if they do not share it, AWS Batch would kill it"
+        in (step.sentences[0])
+    )
+    (step,) = advise_steps([("a", Resources(1, 512), use)], find_offers).steps
+    assert "used up to 3GiB, for which AWS Batch would kill it" in step.sentences[0]

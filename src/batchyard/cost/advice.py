@@ -65,6 +65,8 @@ class MeasuredUse:
     #: commands have used no more than this, if it is more than the peak: engines here are as large,
     #: so that the system does not show smaller peaks of short commands
     bound_mib: int | None = None
+    #: the largest peak of one process; None if it was not measured, as in containers
+    process_mib: int | None = None
 
     @property
     def largest_mib(self) -> int | None:
@@ -141,17 +143,33 @@ def measure_use(commands: Iterable[CommandDetail]) -> MeasuredUse | None:
     killed = sum(command.reason.startswith(_OUT_OF_MEMORY) for command in commands)
     if not succeeded and not killed:
         return None
-    peak_kib = max((command.certain_peak_kib for command in succeeded), default=0)
-    bound_kib = max((command.peak_memory_kib for command in succeeded), default=0)
     use = MeasuredUse(
         len(succeeded),
         sum(command.duration_s or 0.0 for command in succeeded),
-        math.ceil(peak_kib / _KIB_PER_MIB) if peak_kib else None,
+        None,
         _measure_busy_vcpus(succeeded),
         killed,
-        bound_mib=math.ceil(bound_kib / _KIB_PER_MIB) if bound_kib > peak_kib else None,
     )
+    use = _add_memory_use(use, succeeded)
     return _add_gpu_use(use, [command.use for command in succeeded if command.use is not None])
+
+
+def _add_memory_use(use: MeasuredUse, commands: Sequence[CommandDetail]) -> MeasuredUse:
+    peak_mib = _find_largest_mib(command.certain_peak_kib for command in commands)
+    bound_mib = _find_largest_mib(command.peak_memory_kib for command in commands)
+    process_mib = _find_largest_mib(command.max_rss_kib for command in commands)
+    return replace(
+        use,
+        peak_mib=peak_mib,
+        bound_mib=None if bound_mib == peak_mib else bound_mib,
+        process_mib=process_mib,
+    )
+
+
+def _find_largest_mib(amounts_kib: Iterable[int]) -> int | None:
+    """Return the largest amount, rounded up; None if nothing was measured."""
+    largest_kib = max(amounts_kib, default=0)
+    return math.ceil(largest_kib / _KIB_PER_MIB) if largest_kib else None
 
 
 def _measure_busy_vcpus(commands: Iterable[CommandDetail]) -> float | None:
@@ -281,9 +299,12 @@ def _make_sentences(
     elif largest is None:
         yield f"{step}: no peak of memory was recorded"
     elif peak is not None and peak > requested.memory_mib:
+        verdict = "for which AWS Batch would kill it"
+        if use.process_mib is not None and use.process_mib <= requested.memory_mib:
+            verdict = "all processes together; if they do not share it, AWS Batch would kill it"
         yield (
-            f"{step}: asks for {asked} and used up to {format_memory(peak)}, for which AWS Batch"
-            f" would kill it: write `memory: {format_memory(needed.memory_mib)}`"
+            f"{step}: asks for {asked} and used up to {format_memory(peak)}, {verdict}:"
+            f" write `memory: {format_memory(needed.memory_mib)}`"
         )
     elif requested.memory_mib >= needed.memory_mib * _WASTEFUL_FACTOR:
         yield (
