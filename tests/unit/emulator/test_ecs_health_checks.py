@@ -9,6 +9,11 @@ import pytest
 
 from batchyard.emulator.ecs.health_checks import Checkup, Health, HealthCheck, combine
 
+
+class Attempt:
+    started_ms = 0
+
+
 CHECK = HealthCheck.parse({"command": ["CMD", "curl", "-f", "localhost"], "startPeriod": 60})
 
 
@@ -27,6 +32,31 @@ def test_three_failures_in_a_row_are_too_many() -> None:
 def test_failures_of_the_start_period_do_not_count_before_the_first_success() -> None:
     assert Health().take_result(CHECK, 59, is_passed=False) == Health()
     assert Health("HEALTHY").take_result(CHECK, 59, is_passed=False) == Health("HEALTHY", 1)
+
+
+def test_the_beginning_of_a_check_says_whether_it_is_in_the_start_period() -> None:
+    ends: list[Callable[[int], None]] = []
+
+    def prober(
+        task: Any, command: tuple[str, ...], on_end: Callable[[int], None]
+    ) -> Callable[[], None]:
+        ends.append(on_end)
+        return lambda: None
+
+    checkup = Checkup(CHECK)
+    attempt: Any = Attempt()
+    checkup.advance(prober, attempt, 58)
+    ends[0](1)
+    checkup.advance(prober, attempt, 61)
+    assert checkup.health == Health()
+
+
+def test_words_after_the_command_of_a_shell_are_its_arguments() -> None:
+    """Docker does not join them: `sh -c exit 1` is passed."""
+    check = HealthCheck.parse({"command": ["CMD-SHELL", "exit", "1"]})
+    assert check.command == ("sh", "-c", "exit", "1")
+    check = HealthCheck.parse({"command": ["CMD", "exit", "1"]})
+    assert check.command == ("exit", "1")
 
 
 def test_a_task_is_as_healthy_as_its_worst_container() -> None:
@@ -50,10 +80,6 @@ def test_a_task_is_as_healthy_as_its_worst_container() -> None:
 def test_checks_that_ecs_refuses_are_refused(members: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
         HealthCheck.parse(members)
-
-
-class Attempt:
-    started_ms = 0
 
 
 def test_a_check_runs_once_an_interval_and_is_killed_when_it_is_late() -> None:

@@ -24,7 +24,7 @@ class HealthCheck:
     interval: int
     timeout: int
     retries: int
-    #: Failures in this time after the start of the container do not count.
+    #: Failures of checks that begin so soon after the start of the container do not count.
     start_period: int
 
     @classmethod
@@ -37,7 +37,8 @@ class HealthCheck:
             if not least <= members.get(member, least) <= largest:
                 raise ValueError(f"'{member}' must be between {least} and {largest}")
         return cls(
-            ("sh", "-c", " ".join(words)) if kind == "CMD-SHELL" else tuple(words),
+            # As Docker does it: words after the first one are $0, $1 ... of the shell.
+            ("sh", "-c", *words) if kind == "CMD-SHELL" else tuple(words),
             members.get("interval", 30),
             members.get("timeout", 5),
             members.get("retries", 3),
@@ -51,7 +52,7 @@ class Health(NamedTuple):
     failures: int = 0
 
     def take_result(self, check: HealthCheck, age_s: float, *, is_passed: bool) -> Health:
-        """Return the health after a check of a container that has run for ``age_s``."""
+        """Return the health after a check that began at this age of the container."""
         if is_passed:
             return Health(HEALTHY)
         if self.status == UNKNOWN and age_s < check.start_period:
@@ -103,10 +104,10 @@ class Checkup:
         is_late = now_s - self._probe.began_s > self._check.timeout
         if self._probe.exit_code is None and not is_late:
             return
-        is_passed = self._probe.exit_code == 0
+        age_s, is_passed = self._probe.began_s - started_s, self._probe.exit_code == 0
         self.end()
         self._checked_s = now_s
-        self.health = self.health.take_result(self._check, now_s - started_s, is_passed=is_passed)
+        self.health = self.health.take_result(self._check, age_s, is_passed=is_passed)
 
     def end(self) -> None:
         """End the check that runs."""
