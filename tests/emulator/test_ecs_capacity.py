@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import urllib.request
@@ -396,6 +397,41 @@ def test_a_task_sees_the_notice_and_ends_with_its_instance(endpoint: Endpoint, e
     task = wait_for(ecs, arn, "STOPPED")
     assert task["stoppedReason"] == f"Host EC2 (instance {instance_id}) terminated."
     assert "exitCode" not in task["containers"][0]
+
+
+def test_a_fleet_that_was_cancelled_replaces_no_instance(endpoint: Endpoint, ecs: Any) -> None:
+    ec2, name = endpoint.client("ec2"), "fleet"
+    ecs.create_cluster(clusterName=name)
+    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+    user_data = base64.b64encode(b"echo ECS_CLUSTER=fleet >> /etc/ecs/ecs.config").decode()
+    specification = {
+        "ImageId": IMAGE,
+        "InstanceType": "g4dn.xlarge",
+        "SubnetId": subnet,
+        "UserData": user_data,
+    }
+    fleet = ec2.request_spot_fleet(
+        SpotFleetRequestConfig={
+            "TargetCapacity": 1,
+            "IamFleetRole": "arn:aws:iam::123456789012:role/fleet",
+            "AllocationStrategy": "lowestPrice",
+            "LaunchSpecifications": [specification],
+        }
+    )["SpotFleetRequestId"]
+    register(ecs, name, {"command": FOREVER})
+
+    def lose_instance() -> str:
+        until(lambda: instances_of(ecs, name), bool)
+        arn = run(ecs, name, cluster=name)
+        wait_for(ecs, arn, "RUNNING")
+        instance_id = reclaim(endpoint, arn, 0)["instanceId"]
+        wait_for(ecs, arn, "STOPPED")
+        return str(instance_id)
+
+    first = lose_instance()
+    ec2.cancel_spot_fleet_requests(SpotFleetRequestIds=[fleet], TerminateInstances=False)
+    assert lose_instance() != first
+    assert not instances_of(ecs, name)
 
 
 def test_the_states_of_a_task_are_events(endpoint: Endpoint, ecs: Any) -> None:

@@ -143,7 +143,8 @@ class MotoSurroundings:
             else:
                 self._backend("ec2").terminate_instances([instance_id])
                 fleet = self._backend("ec2").get_spot_fleet_request(instance._spot_fleet_id)
-                if fleet is not None and is_replaced:
+                # A fleet that was cancelled may keep its instances, and launches no others.
+                if fleet is not None and fleet.state == "active" and is_replaced:
                     fleet.create_spot_requests(1)
 
     def _running(self) -> Iterator[Any]:
