@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from batchyard.embedded import short_programs
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.folder import RunFolder
@@ -47,6 +48,22 @@ def test_an_exit_code_and_a_signal(spawner: Spawner) -> None:
     assert [exit.exit_code for exit in exits(spawner, 10)] == [7]
     spawn(spawner, "kill -SEGV $$")
     assert [exit.exit_code for exit in exits(spawner, 10)] == [128 + signal.SIGSEGV]
+
+
+def test_the_output_of_a_short_program_is_kept_only_if_somebody_needs_it(spawner: Spawner) -> None:
+    """A health check that prints without end would fill the memory."""
+    answers: list[tuple[int, str]] = []
+    for keeps_output in (True, False):
+        short_programs.start(
+            spawner,
+            "/bin/sh",
+            ("sh", "-c", "echo text; test -c /dev/stdout"),
+            ENVIRON,
+            lambda *answer: answers.append(answer),
+            keeps_output=keeps_output,
+        )
+        short_programs.handle_ends(exits(spawner, 10))
+    assert answers == [(1, "text\n"), (0, "")]
 
 
 def test_a_file_that_somebody_still_has_open_does_not_speak_for_the_next_process(

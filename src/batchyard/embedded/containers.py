@@ -159,7 +159,9 @@ class ContainerRunner:
         """Run a command in the container of a running attempt; see ``runner.Prober``."""
         (container,) = self._attempts.find([task])
         process = self._calls.call(
-            ("exec", container.name, *command), lambda exit_code, output: on_end(exit_code)
+            ("exec", container.name, *command),
+            lambda exit_code, output: on_end(exit_code),
+            keeps_output=False,
         )
         return partial(self._spawner.signal, [process], signal.SIGKILL)
 

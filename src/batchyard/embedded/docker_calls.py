@@ -25,12 +25,21 @@ class DockerCalls:
         self._being_signalled: set[str] = set()
 
     def call(
-        self, argv: Sequence[str], on_answer: OnAnswer, environ: dict[bytes, bytes] | None = None
+        self,
+        argv: Sequence[str],
+        on_answer: OnAnswer,
+        environ: dict[bytes, bytes] | None = None,
+        *,
+        keeps_output: bool = True,
     ) -> Process:
         """Start a docker command. Raises OSError or ValueError if it cannot be started."""
-        environ = environ or self.environ
         return short_programs.start(
-            self._spawner, self._client, ("docker", *argv), environ, on_answer
+            self._spawner,
+            self._client,
+            ("docker", *argv),
+            environ or self.environ,
+            on_answer,
+            keeps_output=keeps_output,
         )
 
     def signal(self, containers: Sequence[str], signum: int) -> None:

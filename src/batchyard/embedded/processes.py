@@ -141,6 +141,7 @@ class ProcessRunner:
             argv,
             task.environ,
             lambda exit_code, output: on_end(exit_code),
+            keeps_output=False,
         )
         return partial(self._spawner.signal, [process], signal.SIGKILL)
 

@@ -15,14 +15,14 @@ OnAnswer = Callable[[int, str], None]
 
 
 class _Answer(Output):
-    """The output of one program, in memory, since it belongs in no child's log."""
+    """The output of one program, in a file of no child's log: of memory, or /dev/null."""
 
     __slots__ = ()
 
-    def __init__(self) -> None:
+    def __init__(self, file: int) -> None:
         self.name = ("", 0, 0)
         self.mark = b""
-        self.read_end = self.write_end = os.memfd_create("answer", os.MFD_CLOEXEC)
+        self.read_end = self.write_end = file
         self.file = None
         # The spawner does not watch an output that is watched already.
         self.is_watched = True
@@ -43,12 +43,18 @@ def start(
     argv: Sequence[str],
     environ: Mapping[bytes, bytes],
     on_answer: OnAnswer,
+    *,
+    keeps_output: bool = True,
 ) -> Process:
     """Start a program. Its owner is called with its end: see ``handle_ends``.
 
+    ``keeps_output``: False for programs of users, whose output may be larger than the memory.
     Raises OSError or ValueError if it cannot be started.
     """
-    answer = _Answer()
+    if keeps_output:
+        answer = _Answer(os.memfd_create("answer", os.MFD_CLOEXEC))
+    else:
+        answer = _Answer(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
 
     def on_exit(exit: Exit) -> None:
         on_answer(exit.exit_code, answer.take())
