@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from browser_yard import BROWSER_MARKS, SIZES, Yard, find_violations
 from large_runs import FAILING, GAP_MS, SLOTS
-from ui_client import serve
+from ui_client import Page, serve
 
 from batchyard.ui.page_files import load_page_files
 
@@ -151,19 +151,27 @@ def test_the_page_itself_is_small() -> None:
 def test_the_question_before_an_action(yard: Yard) -> None:
     browser = yard.browser
     with serve(yard.home, allows_actions=True) as page:
-        browser.open(page.address + f"#/run/{yard.runs[10_000].run_id}")
-        browser.wait_for("document.querySelector('.legend li')")
-        yard.click_button("Retry")
-        browser.wait_for("document.querySelector('dialog').innerText.includes('Start a new run')")
-        dialog = yard.text("dialog")
-        assert f"{count_failed(10_000) + 1:,} children" in dialog and "work, collect" in dialog
-        # No is chosen, so that Enter does nothing by mistake.
-        assert browser.run("document.activeElement.innerText") == "No"
-        assert find_violations(browser) == []
-        browser.press("Enter")
-        browser.wait_for("!document.querySelector('dialog')")
-        assert len(list((yard.home / "runs").iterdir())) == 4
-        own = page.address.partition("?")[0]
-        browser.open(yard.page.address)
-        browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
-        browser.requests[:] = [url for url in browser.requests if not url.startswith(own)]
+        try:
+            ask_for_retry(yard, page)
+        finally:  # also if there is no axe-core
+            browser.open(yard.page.address)
+            browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
+            own = page.address.partition("?")[0]
+            browser.requests[:] = [url for url in browser.requests if not url.startswith(own)]
+
+
+def ask_for_retry(yard: Yard, page: Page) -> None:
+    """Ask for a retry on a page that allows it, and say no."""
+    browser = yard.browser
+    browser.open(page.address + f"#/run/{yard.runs[10_000].run_id}")
+    browser.wait_for("document.querySelector('.legend li')")
+    yard.click_button("Retry")
+    browser.wait_for("document.querySelector('dialog').innerText.includes('Start a new run')")
+    dialog = yard.text("dialog")
+    assert f"{count_failed(10_000) + 1:,} children" in dialog and "work, collect" in dialog
+    # No is chosen, so that Enter does nothing by mistake.
+    assert browser.run("document.activeElement.innerText") == "No"
+    assert find_violations(browser) == []
+    browser.press("Enter")
+    browser.wait_for("!document.querySelector('dialog')")
+    assert len(list((yard.home / "runs").iterdir())) == 4
