@@ -131,16 +131,12 @@ def test_a_host_that_was_there_at_the_last_look_may_still_be_there() -> None:
     }
 
 
-def test_hosts_of_several_types_that_share_a_lane_have_no_type() -> None:
-    attempts = [attempt(n, f"i-{n:02}", n, n + 1) for n in range(2 * MAX_LANES)]
-    about = {f"i-{n:02}": HostTimes("m5.large" if n > 2 else "c5.large") for n in range(64)}
+def test_hosts_that_share_a_lane_do_not_have_the_type_of_the_first() -> None:
+    count = MAX_LANES + 1
+    attempts = [attempt(n, f"i-{n:02}", n, n + 1) for n in range(count)]
+    about = {f"i-{n:02}": HostTimes("c5.large" if n % 2 else "m5.large") for n in range(count)}
     hosts = find_hosts(make_figures(*attempts), about, 0, 1000)
-    names = [lane.name for lane in hosts[:3]]
-    assert names == [
-        "i-00 and 1 more c5.large",
-        "i-02 and 1 more",
-        "i-04 and 1 more m5.large",
-    ]
+    assert hosts[0].name == "i-00 and 1 more" and hosts[-1].name == "i-32 m5.large"
 
 
 def test_long_names_fit_beside_the_charts() -> None:

@@ -117,8 +117,9 @@ def _measure_host(
     known = [about.get(name, HostTimes()) for name in times.names]
     begins = [host.begin_ms for host in known if host.begin_ms is not None]
     ends = [host.end_ms for host in known if host.end_ms is not None]
-    types = {host.type for host in known}
-    name = f"{_join_names(times.names)} {types.pop() if len(types) == 1 else ''}".rstrip()
+    # Hosts that share a lane may have several types, and there is no room for more.
+    host_type = known[0].type if len(known) == 1 else ""
+    name = f"{_join_names(times.names)} {host_type}".rstrip()
     starts_ms, ends_ms = times.starts_ms, times.ends_ms
     peak = lanes.max_concurrency(starts_ms, ends_ms)
     # A host was there while its attempts ran: clocks differ, and it was looked at before.
