@@ -252,8 +252,7 @@ class BlockKeeper:
         last, result = self._store.run(claiming)
         assert isinstance(last, Claiming)
         self._first_unclaimed = last.first
-        lost_a_race = last.choices > self._choices
-        self._choices = last.choices if lost_a_race else max(MIN_CHOICES, self._choices // 2)
+        self._choices = last.next_choices
         self.claim_s = self._clock() - started_s
         if isinstance(result, NothingLeft):
             self._is_scaled = result.is_scaled

@@ -178,6 +178,8 @@ class Claiming:
     children: int = 1
     #: how many of the first unclaimed blocks to choose from
     choices: int = MIN_CHOICES
+    #: whether another child was faster with a block
+    was_slower: bool = False
     #: whether the child claims although the scale dismisses it
     ignores_scale: bool = False
     is_dismissed: bool = False
@@ -226,13 +228,22 @@ class Claiming:
             return replace(self, saving=result)
         assert self.candidates
         return replace(
-            self, saving=None, candidates=self.candidates[1:], choices=self._more_choices
+            self,
+            saving=None,
+            candidates=self.candidates[1:],
+            choices=self._more_choices,
+            was_slower=True,
         )
 
     @property
     def _more_choices(self) -> int:
         most = max(MIN_CHOICES, _MAX_CHOICES_PER_CHILD * self.children)
         return min(2 * self.choices, most)
+
+    @property
+    def next_choices(self) -> int:
+        """How many blocks the next claim chooses from: half, if no other child was faster."""
+        return self.choices if self.was_slower else max(MIN_CHOICES, self.choices // 2)
 
     def _can_take(self, block: StoredBlock) -> bool:
         # A worker that holds a block claims the next one. Its own may have expired by then.

@@ -134,6 +134,17 @@ def test_each_claim_that_another_child_was_faster_with_doubles_the_choices() -> 
     assert [*choices, claiming.choices] == [4, 8, 10, 10]
 
 
+@pytest.mark.parametrize("choices", [4, 8, 10])
+def test_the_next_claim_has_fewer_choices_only_if_no_other_child_was_faster(choices: int) -> None:
+    claiming = Claiming(FIRST, 50, children=5, choices=choices).receive(Listing({}))
+    assert isinstance(claiming, Claiming)
+    assert claiming.next_choices == max(4, choices // 2)
+    slower = claiming.receive(RefusedWrite(was_sent_once=True))
+    assert isinstance(slower, Claiming)
+    # Also with as many choices as there can be, which do not become more.
+    assert slower.next_choices == min(2 * choices, 10)
+
+
 @pytest.mark.parametrize(("way", "bar"), [("unknown", 1.14), ("known", 1.05)])
 def test_sixteen_children_end_at_about_the_same_time(way: str, bar: float) -> None:
     """A large block that is left until late is what keeps a step from ending.
