@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import struct
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from large_runs import make_large_run
 from small_runs import begin_run, execute
 from ui_client import serve
@@ -236,6 +238,20 @@ def test_output_of_many_children_needs_one_open_file() -> None:
             # A part that begins and ends inside of what came with different reads.
             assert spool.read_part("a", index, number, 20, len(whole) - 30) == whole[20:-10]
     assert spool.read_part("a", 0, 1, 10_000, 10) == b""
+
+
+def test_a_full_disk_does_not_mix_the_output_of_children() -> None:
+    size = 200_000
+    spool = LogSpool(lambda step, index: [LogChunk(step, index, 1, b"%d" % index * size)])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            spool.sizes("a", 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert spool.sizes("a", 2) == {1: size}
+    assert spool.read_part("a", 2, 1, 0, size) == b"2" * size
 
 
 def test_charts_from_before_the_end_are_not_shown_after_it(tmp_path: Path) -> None:

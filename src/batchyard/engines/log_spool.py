@@ -48,8 +48,6 @@ class LogSpool:
     def __init__(self, read_new: ReadNew) -> None:
         self._read_new = read_new
         self._file: IO[bytes] | None = None
-        #: Bytes of the file.
-        self._size = 0
         #: (step, index) -> attempt -> its output.
         self._outputs: dict[tuple[str, int], dict[int, _Output]] = {}
 
@@ -71,9 +69,9 @@ class LogSpool:
     def _append(self, output: _Output, data: bytes) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile()
+        position = self._file.tell()  # behind what a full disk has let in of other output
         self._file.write(data)
-        output.add(self._size, len(data))
-        self._size += len(data)
+        output.add(position, len(data))
 
     def read_part(self, step: str, index: int, attempt: int, begin: int, length: int) -> bytes:
         output = self._outputs.get((step, index), {}).get(attempt)
