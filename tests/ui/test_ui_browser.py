@@ -185,6 +185,33 @@ def test_a_large_log(yard: Yard) -> None:
     path.write_text("no space left on device\n")
 
 
+def test_what_is_asked_for_while_a_log_is_read_is_done_after_it(yard: Yard) -> None:
+    browser = yard.browser
+    path = write_large_log(yard.runs[1], "work", 0, 1 << 20)
+    try:
+        yard.show("log", yard.runs[1].run_id, "work", 0)
+        log = "document.querySelector('pre.log').innerText"
+        browser.wait_for(f"{log}.includes('the needle is here')")
+        browser.run(
+            "window.delay = 0; window.lastRead = performance.now(); window.reads = 0;"
+            "const fetchAtOnce = window.fetch;"
+            "window.fetch = async (...request) => {"
+            " window.reads++; window.lastRead = performance.now();"
+            " await new Promise((done) => setTimeout(done, window.delay));"
+            " return fetchAtOnce(...request); }; true"
+        )
+        # The run is over: after a few looks the page reads no more by itself.
+        browser.wait_for("performance.now() - window.lastRead > 2500")
+        browser.run("window.delay = 500; window.reads = 0")
+        yard.click_button("To the start")
+        yard.click_button("To the end")
+        browser.wait_for(f"window.reads >= 2 && {log}.includes('the needle is here')")
+    finally:
+        path.write_text("no space left on device\n")
+        browser.open(yard.page.address)
+        browser.wait_for("document.querySelectorAll('tbody tr').length === 4")
+
+
 def test_a_running_run_is_live_and_a_dead_server_is_said(yard: Yard, tmp_path: Path) -> None:
     browser = yard.browser
     wait = "until test -e go; do sleep 0.05; done"

@@ -20,6 +20,7 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
     size = 0,
     isOver = false,
     isBusy = false,
+    wish = null, // what the user has asked for while something was read
     timer = null;
   let reader = new AnsiReader(),
     decoder = new TextDecoder();
@@ -38,10 +39,7 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
   });
   const attempts = el("select", {
     id: "attempt",
-    onchange: () => {
-      attempt = Number(attempts.value);
-      restart();
-    },
+    onchange: () => restart(Number(attempts.value)),
   });
   const followBox = el("input", {
     type: "checkbox",
@@ -170,7 +168,16 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
       else setText(where, error.message);
     } finally {
       isBusy = false;
+      const action = wish;
+      wish = null;
+      if (action) guard(action);
     }
+  }
+
+  /** Do what the user asks for: at once, or after what is being read. The last wish counts. */
+  function ask(action) {
+    if (isBusy) wish = action;
+    else guard(action);
   }
 
   function setAttempts(numbers) {
@@ -199,14 +206,14 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
     text.scrollTop = text.scrollHeight;
   }
   function toEnd() {
-    guard(async () => {
+    ask(async () => {
       if (end < size || begin > size - PART) await show(null);
       toBottom();
     });
   }
   function toBegin() {
     followBox.checked = false;
-    guard(async () => {
+    ask(async () => {
       if (begin > 0) await show(0);
       text.scrollTop = 0;
     });
@@ -216,11 +223,12 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
     else if (end < size && text.scrollTop + text.clientHeight > text.scrollHeight - 40)
       guard(append);
   }
-  function restart() {
-    places = [];
-    searched = "";
-    download.href = `/api/log-file?${new URLSearchParams({ ...child, attempt })}`;
-    guard(async () => {
+  function restart(chosen) {
+    ask(async () => {
+      attempt = chosen;
+      places = [];
+      searched = "";
+      download.href = `/api/log-file?${new URLSearchParams({ ...child, attempt })}`;
       await show(null);
       toBottom();
     });
@@ -229,7 +237,7 @@ export function showLog(view, about, run, step, index, wantedAttempt) {
   // -- searching
 
   function find(direction) {
-    if (search.value) guard(() => findNext(direction));
+    if (search.value) ask(() => findNext(direction));
   }
 
   async function findNext(direction) {
