@@ -196,6 +196,17 @@ class Endpoint:
         return [event["message"] for event in events]
 
 
+def is_running(pid: int) -> bool:
+    """Return whether the process exists. One that has ended may wait to be reaped for ever.
+
+    Its parent may be the process of the tests: it adopts orphans if a test of it runs children.
+    """
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
 def until(look: Callable[[], Any], is_so: Callable[[Any], bool], within_s: float = 300) -> Any:
     """What `look` finds, once `is_so` holds for it."""
     deadline = time.monotonic() + within_s

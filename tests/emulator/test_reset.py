@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import urllib.request
 from collections.abc import Callable
 
-from emulator_endpoint import Endpoint, until
+from emulator_endpoint import Endpoint, is_running, until
 
 
 def reset(endpoint: Endpoint) -> None:
     request = urllib.request.Request(f"{endpoint.url}/moto-api/reset", method="POST")
     with urllib.request.urlopen(request) as answer:
         assert json.load(answer) == {"status": "ok"}
-
-
-def is_running(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")
 
 
 def test_a_reset_ends_jobs_and_forgets_all(start: Callable[..., Endpoint]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_endpoint import BATCHYARD, Endpoint, until
+from emulator_endpoint import BATCHYARD, Endpoint, is_running, until
 from gates import Gate, no_traceback, refused, stays
 
 import prestarted
@@ -366,6 +366,6 @@ def test_tasks_of_ecs_end_with_the_endpoint(start: Callable[..., Endpoint], tmp_
     first.stop(signal.SIGKILL)
     second = start()
     assert "resuming" not in second.said.read_text()
-    until(lambda: Path(f"/proc/{pid}").exists(), lambda is_there: not is_there)
+    until(lambda: is_running(pid), lambda is_there: not is_there)
     second.client("ecs").create_cluster()
     assert second.client("ecs").list_tasks()["taskArns"] == []
