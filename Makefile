@@ -8,9 +8,8 @@ DEMO := .cache/demo
 DEMO_VENV := .cache/demo-venv
 COMPUTE := .cache/compute
 DOCS_VENV := .cache/docs-venv
-# Tests also wait, so one more than there are cores, but not more than eight. More than that makes
-# two cores slower: 4 processes need 14 % more CPU time than 3.
-JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
+# Tests also wait, so two more than there are cores, but not more than eight.
+JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 7 ? cores + 2 : 8)))
 # In a folder that cannot be written to, pytest keeps no cache.
 PYTEST = $(BIN)/python -m pytest $(shell test -w . || echo -p no:cacheprovider)
 # Compiled modules are kept, and output is buffered, whatever the caller's Python is set to: without

@@ -430,8 +430,8 @@ WORKLOAD = Workload(
 @pytest.mark.parametrize(
     "interrupt",
     [
-        "os.kill(os.getpid(), signal.SIGINT)",
-        "os.kill(os.getpid(), signal.SIGTERM)",
+        pytest.param("os.kill(os.getpid(), signal.SIGINT)", marks=pytest.mark.slow),
+        pytest.param("os.kill(os.getpid(), signal.SIGTERM)", marks=pytest.mark.slow),
         # Python drops an exception that is raised in __del__, so the run must ask for the signal.
         "SignalWhenDeleted()",
     ],

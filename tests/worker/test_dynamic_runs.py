@@ -37,7 +37,7 @@ def start(scene: Scene, address: str, child: int, attempt: int = 1, **environ: s
     )
 
 
-@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("inline", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_children_of_a_job_run_every_command_once(scene: Scene, inline: bool) -> None:
     commands = [f"echo {number} >> $KEEP/ran" for number in range(40)]
     job = scene.run(scene.dynamic_orders(commands, 3, inline=inline), size=3)
