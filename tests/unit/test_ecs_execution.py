@@ -75,10 +75,13 @@ def find_definition(job: PlannedJob) -> str:
 
 
 def execute(
-    record: RunRecord, cluster: Any, find: Callable[[PlannedJob], str] = find_definition
+    record: RunRecord,
+    cluster: Any,
+    find: Callable[[PlannedJob], str] = find_definition,
+    watcher: Deadline | None = None,
 ) -> str:
+    watcher = watcher or Deadline()
     with closing(Store.open(record.folder.database)) as store:
-        watcher = Deadline()
         site = EcsSite(record, store, cluster, Launches(record.folder.journal), find, watcher)
         try:
             Execution(record, store, site, time.time).run(watcher, 0)
@@ -99,6 +102,40 @@ def test_tasks_that_run_are_adopted_before_others_take_their_room(tmp_path: Path
     cluster = FullCluster()
     assert execute(record, cluster) == "SUCCEEDED"
     assert cluster.calls["RunTask"] == 110 + 1
+
+
+class StoppingCluster(Cluster):
+    """Has two tasks: `arn/stopped` ends when it is stopped, and `arn/going-on` after that."""
+
+    def describe_tasks(self, cluster: str, arns: Sequence[str]) -> dict[str, Any]:
+        going_on = {**self.task, "lastStatus": "RUNNING", "desiredStatus": "RUNNING"}
+        return {arn: self.task if self.stopped else going_on for arn in arns}
+
+
+class Patient(Deadline):
+    def attempt_failed(self, attempt: AttemptDetail) -> None: ...
+
+
+def test_tasks_of_a_step_that_was_stopped_are_stopped_before_the_others_end(tmp_path: Path) -> None:
+    """The process was killed when it had recorded the stop, and before it had asked ECS."""
+    steps = [Step(name, image="x", command="true", array=2) for name in ("stopped", "going-on")]
+    record = begin(tmp_path, *steps)
+    launches = Launches(record.folder.journal)
+    for number, step in enumerate(steps):
+        launch = Launch(f"t{number}", number, 1, (1,))
+        launches.intend(launch)
+        launches.record_tasks(launch, [f"arn/{step.name}"])
+    with closing(Store.open(record.folder.database)) as store:
+        store.commit(jobs=[store.jobs()[0]._replace(rest_reason="stopped by the user")])
+    cluster = StoppingCluster()
+    assert execute(record, cluster, watcher=Patient(10)) == "FAILED"
+    assert cluster.stopped == ["arn/stopped"] and cluster.calls["RunTask"] == 1
+    with closing(Store.open(record.folder.database)) as store:
+        stopped, going_on = store.jobs()
+        attempts = [row.attempt for row in store.attempts(stopped.number)]
+    assert (stopped.state, going_on.state) == ("FAILED", "SUCCEEDED")
+    # Of the child that had no task, nothing was started.
+    assert attempts == [1]
 
 
 @pytest.mark.slow

@@ -1283,17 +1283,28 @@ def test_a_restored_child_goes_on_with_its_next_attempt() -> None:
     )
 
 
-def test_attempts_that_still_run_are_placed_before_all_others() -> None:
+def test_attempts_that_still_run_are_adopted_before_all_others() -> None:
     scheduler = submit_all(of(vcpus=2), job("a", 3), job("b", 3, attempts=2))
     scheduler.restore("b", 1, 1, None, "")
-    scheduler.prefer("b", 2, 1)
-    scheduler.prefer("b", 1, 2)
     # Attempts that are over, or not the next one, have no room to keep.
-    scheduler.prefer("b", 1, 1)
-    scheduler.prefer("a", 2, 3)
-    assert begin(scheduler) == [("b", 2), ("b", 1)]
+    starts = scheduler.adopt([("b", 2, 1), ("b", 1, 2), ("b", 1, 1), ("a", 2, 3)])
+    assert [(start.job_id, start.child, start.attempt) for start in starts] == [
+        ("b", 2, 1),
+        ("b", 1, 2),
+    ]
+    assert begin(scheduler) == []
     scheduler.attempt_ended("b", 2, OK)
     assert begin(scheduler) == [("a", 0)]
+
+
+def test_a_job_that_was_stopped_stops_the_attempts_that_it_adopts() -> None:
+    scheduler = submit_all(of(vcpus=4), job("a", 3))
+    scheduler.adopt([("a", 1, 1)])
+    changes = scheduler.terminate("a", "stopped")
+    assert Stop("a", 1) in changes
+    assert begin(scheduler) == []
+    scheduler.attempt_ended("a", 1, OK)
+    assert scheduler.is_over and scheduler.child_state("a", 1) is JobState.FAILED
 
 
 def test_attempts_are_counted_right_in_whatever_order_they_are_restored() -> None:

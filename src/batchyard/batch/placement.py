@@ -188,7 +188,7 @@ class PlacementPass:
         self.gpus_are_reserved = False
 
     def run(self) -> None:
-        if self.line.retries and not self._place_retries():
+        if self.line.retries and not self.place_retries():
             return
         if self.line.queue.fair_share is None:
             self._place_in_order()
@@ -237,7 +237,7 @@ class PlacementPass:
             else:
                 waiting.remove(tracked)
 
-    def _place_retries(self) -> bool:
+    def place_retries(self) -> bool:
         """Place the children that are tried again; return False if one of them closes the line."""
         retries, self.line.retries = self.line.retries, deque()
         while retries:

@@ -337,16 +337,22 @@ class Scheduler:
             return changes[1:]
         return []
 
-    def prefer(self, job_id: str, index: int, attempt: int) -> None:
-        """Place a child ahead of all others, if this attempt of it is the next one.
-
-        For attempts of an earlier process that still run. Call it after ``restore``.
-        """
-        tracked = self._jobs[job_id]
-        if tracked.codes[index] == RUNNABLE and tracked.attempts[index] + 1 == attempt:
-            self._lines[tracked.job.queue].retries.append((tracked, index))
-
     # -- placement ---------------------------------------------------------------------------------
+
+    def adopt(self, attempts: Iterable[tuple[str, int, int]]) -> list[Start]:
+        """Place children whose attempts of an earlier process still run, ahead of all others.
+
+        ``attempts``: job, child and number of each attempt; those that are not the next one of
+        their child are ignored. Call it after ``restore``, and before the first ``place``.
+        """
+        for job_id, index, attempt in attempts:
+            tracked = self._jobs[job_id]
+            if tracked.codes[index] == RUNNABLE and tracked.attempts[index] + 1 == attempt:
+                self._lines[tracked.job.queue].retries.append((tracked, index))
+        starts: list[Start] = []
+        for line in self._lines.values():
+            PlacementPass(line, self._consumables, starts, self._now_ms).place_retries()
+        return starts
 
     def place(self) -> list[Start]:
         """Return what to start now, in order. Its capacity is taken from now on."""

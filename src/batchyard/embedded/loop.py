@@ -214,9 +214,9 @@ class Loop:
                 changes = self._scheduler.terminate(task.job_id, reason, task.child)
                 self._perform(changes)
 
-    def place(self) -> None:
-        """Give the runner the attempts that the scheduler places now, before ``run``."""
-        self._turn()
+    def start(self, starts: list[Start]) -> None:
+        """Give the runner attempts that the scheduler has placed, before ``run``."""
+        self._start(starts)
 
     def carry_out_stop_requests(self) -> None:
         """Stop the jobs that other processes have requested to stop."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple, Protocol
 
-from batchyard.batch.changes import Change
+from batchyard.batch.changes import Change, Start
 from batchyard.batch.jobs import (
     Dependency,
     DependencyType,
@@ -116,7 +116,7 @@ class Execution:
         """
         store, site = self._store, self._site
         was_executed = store.value("executed_by") is not None
-        scheduler, jobs, changes = self._restore()
+        scheduler, jobs, adopted, changes = self._restore()
         loop = Loop(
             scheduler,
             site.runner,
@@ -136,11 +136,10 @@ class Execution:
         for job in jobs:
             loop.add(*job)
         with site.runner.lock:
+            # First, since only a running attempt can be stopped.
+            loop.start(adopted)
             # Changes that an earlier process did not record, though it recorded their causes.
             loop.perform(changes)
-            if site.running_attempts:
-                # Only a running attempt can be stopped.
-                loop.place()
             self._keep_held(loop)
             loop.carry_out_stop_requests()
         self._record_beginning()
@@ -184,8 +183,11 @@ class Execution:
 
     def _restore(
         self,
-    ) -> tuple[Scheduler, list[tuple[Job, TaskMaker, JobRow]], list[Change]]:
-        """Return the scheduler as the last process left it, its jobs, and unrecorded changes."""
+    ) -> tuple[Scheduler, list[tuple[Job, TaskMaker, JobRow]], list[Start], list[Change]]:
+        """Return the scheduler as the last process left it, and its jobs.
+
+        Also the attempts to adopt, and changes that follow.
+        """
         rows = self._store.jobs()
         ids = {row.step: row.id for row in rows}
         ids_by_number = {row.number: row.id for row in rows}
@@ -209,15 +211,17 @@ class Execution:
                     row.id, attempt.child, attempt.attempt, state, attempt.status_reason
                 )
         # Their room is taken: children that have none must not get it.
-        for number, child, attempt_number in self._site.running_attempts:
-            scheduler.prefer(ids_by_number[number], child, attempt_number)
+        adopted = scheduler.adopt(
+            (ids_by_number[number], child, attempt_number)
+            for number, child, attempt_number in self._site.running_attempts
+        )
         # Last first, as in `Loop.stop`: a dependent job then has its own reason. A held job is held
         # again when its tasks are adopted, which go on.
         held_reason = self._held_reason
         for row in reversed(rows):
             if row.rest_reason is not None and row.rest_reason != held_reason:
                 changes += scheduler.terminate(row.id, row.rest_reason)
-        return scheduler, jobs, changes
+        return scheduler, jobs, adopted, changes
 
 
 class _RowWatcher:
