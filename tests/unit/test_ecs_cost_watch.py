@@ -13,10 +13,11 @@ OVERVIEW = Overview(RunState.RUNNING, (), None, None)
 
 
 def test_looks_go_on_after_errors_which_are_said_once() -> None:
-    problems = [
+    problems: list[Exception] = [
         BusyServiceError("AWS is busy"),
         OperationalError("access denied"),
         OperationalError("access denied"),
+        OSError(28, "No space left on device"),
     ]
     notes: list[str] = []
     has_looked = threading.Event()
@@ -33,8 +34,10 @@ def test_looks_go_on_after_errors_which_are_said_once() -> None:
 
     with CostWatch(look, supervise, nullcontext, notes.append, retry_s=0.01).watch():
         assert has_looked.wait(30)
+    beginning = "warning: what the run costs is not known now, nor is a cap kept: "
     assert notes == [
-        "warning: what the run costs is not known now, nor is a cap kept: access denied"
+        f"{beginning}access denied",
+        f"{beginning}OSError: [Errno 28] No space left on device",
     ]
     # The thread ends with the run, however long the pause would be.
     assert not [thread for thread in threading.enumerate() if thread.name == "cost"]

@@ -63,6 +63,10 @@ class CostWatch:
                 except BatchyardError as exc:
                     self._report(exc.message)
                     pause_s = self._retry_s
+                except Exception as exc:
+                    # The next look may succeed. Without this thread nobody keeps the cap.
+                    self._report(f"{type(exc).__name__}: {exc}")
+                    pause_s = self._retry_s
 
     def _report(self, problem: str) -> None:
         """Say once that no cap can be kept as long as there is this problem."""
