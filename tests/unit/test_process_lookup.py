@@ -7,6 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
+import pytest
+
 from batchyard.batch.jobs import Outcome, Resources
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.processes import ProcessRunner
@@ -54,5 +56,22 @@ def test_a_program_that_was_missing_is_looked_for_again(tmp_path: Path) -> None:
         assert missing.reason.startswith("CannotStartContainerError"), missing
         shutil.copy("/bin/true", tmp_path / "tool")
         assert run_to_end(runner, make_task("tool", tmp_path)).exit_code == 0
+    finally:
+        runner.close()
+
+
+def test_a_program_that_was_missing_in_a_probe_is_looked_for_again(tmp_path: Path) -> None:
+    runner, codes = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path)))), list[int]()
+    task = make_task("", tmp_path)
+    try:
+        with runner.lock:
+            with pytest.raises(OSError):
+                runner.probe(task, ("late-tool",), codes.append)
+            shutil.copy("/bin/true", tmp_path / "late-tool")
+            runner.probe(task, ("late-tool",), codes.append)
+            deadline = time.monotonic() + 10
+            while not codes and time.monotonic() < deadline:
+                runner.wait(0.05)
+        assert codes == [0]
     finally:
         runner.close()

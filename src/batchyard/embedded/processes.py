@@ -135,14 +135,18 @@ class ProcessRunner:
     ) -> Callable[[], None]:
         """Run a command with the environment of a running attempt; see ``runner.Prober``."""
         program, argv = _programs(command, task.environ)[0]
-        process = short_programs.start(
-            self._spawner,
-            program,
-            argv,
-            task.environ,
-            lambda exit_code, output: on_end(exit_code),
-            keeps_output=False,
-        )
+        try:
+            process = short_programs.start(
+                self._spawner,
+                program,
+                argv,
+                task.environ,
+                lambda exit_code, output: on_end(exit_code),
+                keeps_output=False,
+            )
+        except OSError:
+            _forget_programs()
+            raise
         return partial(self._spawner.signal, [process], signal.SIGKILL)
 
     def tick(self) -> None:
