@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,17 @@ def test_a_check_ends_with_its_container(tmp_path: Path) -> None:
         endpoint.stop()
 
 
+def find_processes(*argv: str) -> set[str]:
+    """The processes with these arguments, also in containers."""
+    wanted = b"".join(word.encode() + b"\0" for word in argv)
+    pids = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "cmdline").read_bytes() == wanted:
+                pids.add(folder.name)
+    return pids
+
+
 @pytest.mark.docker
 def test_a_check_runs_in_the_container(tmp_path: Path, docker_engine: None) -> None:
     endpoint = Endpoint(tmp_path, "--runner", "docker")
@@ -130,6 +142,13 @@ def test_a_check_runs_in_the_container(tmp_path: Path, docker_engine: None) -> N
         arn = run(ecs, "boxed")
         until(lambda: describe(ecs, arn)["healthStatus"], lambda status: status == "HEALTHY")
         assert not Path("/inside").exists()
+        # A check that is late ends, also in the container.
+        slow = check("sleep 4711", timeout=2)
+        register(ecs, "slow", {"command": shell("exec sleep 600"), **image, **slow})
+        arn = run(ecs, "slow")
+        first = until(lambda: find_processes("sleep", "4711"), bool)
+        until(lambda: describe(ecs, arn)["healthStatus"], lambda status: status == "UNHEALTHY")
+        until(lambda: find_processes("sleep", "4711"), lambda pids: not pids & first)
     finally:
         endpoint.stop()
 

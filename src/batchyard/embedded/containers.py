@@ -39,6 +39,12 @@ from batchyard.errors import BatchyardError
 if TYPE_CHECKING:
     from batchyard.embedded.sampled_attempts import RunningAttempt
 
+#: Kills the processes of a container that have a text, the argument, in their environment.
+_KILL_MARKED = (
+    'for folder in /proc/[0-9]*; do grep -qs "$0" "$folder/environ" && kill -9 "${folder#/proc/}"; '
+    "done"
+)
+
 
 class _Container(Attempt):
     """An attempt in a container."""
@@ -158,12 +164,23 @@ class ContainerRunner:
     ) -> Callable[[], None]:
         """Run a command in the container of a running attempt; see ``runner.Prober``."""
         (container,) = self._attempts.find([task])
+        mark = f"BATCHYARD_PROBE={secrets.token_hex(8)}"
         process = self._calls.call(
-            ("exec", container.name, *command),
+            ("exec", "--env", mark, container.name, *command),
             lambda exit_code, output: on_end(exit_code),
             keeps_output=False,
         )
-        return partial(self._spawner.signal, [process], signal.SIGKILL)
+        return partial(self._kill_probe, container.name, mark, process)
+
+    def _kill_probe(self, name: str, mark: str, process: Process) -> None:
+        """Kill a command in a container: without its `docker exec`, it would go on there."""
+        self._spawner.signal([process], signal.SIGKILL)
+        with suppress(OSError, ValueError):
+            self._calls.call(
+                ("exec", name, "sh", "-c", _KILL_MARKED, mark),
+                lambda exit_code, output: None,
+                keeps_output=False,
+            )
 
     def tick(self) -> None:
         self._spawner.tick()
