@@ -222,3 +222,32 @@ def test_a_spread_is_interpolated() -> None:
     assert measure_spread([]) is None
     assert measure_spread([5.0]) == Spread(5.0, 5.0, 1)
     assert measure_spread([4.0, 1.0, 2.0, 3.0, 5.0]) == Spread(3.0, pytest.approx(4.8), 5)
+
+
+@pytest.mark.parametrize(
+    ("choices", "usd_h"),
+    [
+        # Two compute environments with the same type, such as spot and on demand.
+        ((HostChoice(("m5.xlarge",), 16, is_spot=True), HostChoice(("m5.xlarge",), 8)), 6 * 0.192),
+        # The hosts that a cluster has now.
+        (
+            (HostChoice(("m5.xlarge",), max_hosts=3), HostChoice(("m5.2xlarge",), max_hosts=3)),
+            3 * (0.192 + 0.384),
+        ),
+        # Two types of one compute environment share its vCPUs.
+        ((HostChoice(("m5.xlarge", "m5.2xlarge"), 16),), 4 * 0.192),
+        # There is more room than children.
+        ((HostChoice(("m5.xlarge",), 256), HostChoice(("m5.xlarge",), 256)), 64 * 0.192),
+    ],
+)
+def test_all_groups_of_hosts_may_be_full_at_once(
+    tmp_path: Path, choices: tuple[HostChoice, ...], usd_h: float
+) -> None:
+    step = Step("a", "true", array=64, cpus=4, memory_mib=4096)
+    run = prepared(make_plan(tmp_path, step), *choices)
+    cap = make_cap(run, tmp_path, "local", 1000.0, prices=NoAws())
+    assert cap.rate_usd_h == pytest.approx(usd_h)
+    if usd_h < 2:
+        cost = cost_of_prepared(run, tmp_path, "local", NoAws())
+        assert cost is not None and cost.fleet_on_demand_usd_h is not None
+        assert cost.fleet_on_demand_usd_h.high == pytest.approx(usd_h)

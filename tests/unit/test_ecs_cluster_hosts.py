@@ -76,7 +76,7 @@ def test_hosts_that_a_cluster_has_are_counted_by_type() -> None:
 
 def test_a_number_of_hosts_limits_a_step_as_maxvcpus_does() -> None:
     needed = Resources(1, 64)
-    counts = select_queue_types(needed, [HostChoice(("m5.xlarge",), max_hosts=3)])
+    (counts,) = select_queue_types(needed, [HostChoice(("m5.xlarge",), max_hosts=3)])
     assert {listed.name: count for listed, count in counts.items()} == {"m5.xlarge": 3}
     with pytest.raises(InputError, match="prices of Fargate are not known"):
         select_queue_types(needed, [FARGATE_CHOICE])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from batchyard import cost_cap, ec2_types
 from batchyard.cost import market
 from batchyard.cost.estimate import children_per_instance
-from batchyard.cost.plan_cost import CapFit, StepOffers, cost_of_prepared, make_finder
+from batchyard.cost.offers import StepOffers
+from batchyard.cost.plan_cost import CapFit, cost_of_prepared, make_finder
 from batchyard.cost_cap import Cap, CapAction
 from batchyard.engines.base import FARGATE_CHOICE, PreparedRun
 from batchyard.errors import InputError
@@ -72,14 +74,15 @@ def find_rates(cap: Cap, plan: Plan, find: Callable[[PlannedJob], StepOffers]) -
     rate_usd_h = 0.0
     type_usd_h: dict[str, float] = {}
     for job in plan.jobs:
-        rates = _find_step_rates(job, find(job))
+        offers = find(job)
+        rates = _find_step_rates(job, offers)
         if not rates:
             raise InputError(
                 f"max_cost: no price is known for the hosts of step {job.step!r}",
                 hint="leave max_cost out, or name instance types that have a price",
             )
-        rate_usd_h += max(step_usd_h for step_usd_h, _ in rates.values())
-        type_usd_h |= {name: usd_h for name, (_, usd_h) in rates.items()}
+        rate_usd_h += _sum_fleets(rates, offers)
+        type_usd_h |= {name: rate.host_usd_h for name, rate in rates.items()}
     return cap._replace(
         rate_usd_h=rate_usd_h,
         host_usd_h=max(type_usd_h.values(), default=0.0),
@@ -87,8 +90,16 @@ def find_rates(cap: Cap, plan: Plan, find: Callable[[PlannedJob], StepOffers]) -
     )
 
 
-def _find_step_rates(job: PlannedJob, offers: StepOffers) -> dict[str, tuple[float, float]]:
-    """Return type -> dollars in an hour of all hosts of the step, and of one host."""
+class _Rate(NamedTuple):
+    """A step on hosts of one type."""
+
+    host_usd_h: float
+    #: hosts for all its children at once
+    hosts: int
+
+
+def _find_step_rates(job: PlannedJob, offers: StepOffers) -> dict[str, _Rate]:
+    """Return type -> the price of a host, and the number of hosts without any limit."""
     at_once = min(job.size, job.max_running or job.size)
     rates = {}
     for name, offer in offers.offers.items():
@@ -96,7 +107,24 @@ def _find_step_rates(job: PlannedJob, offers: StepOffers) -> dict[str, tuple[flo
         capacity = ec2_types.registered_resources(name)
         fitting = children_per_instance(job.resources, capacity) if capacity else 0
         if usd_h is not None and fitting:
-            limit = offers.max_instances.get(name)
-            hosts = math.ceil(at_once / fitting)
-            rates[name] = (usd_h * min(hosts, hosts if limit is None else max(1, limit)), usd_h)
+            rates[name] = _Rate(usd_h, math.ceil(at_once / fitting))
     return rates
+
+
+def _sum_fleets(rates: Mapping[str, _Rate], offers: StepOffers) -> float:
+    """Return the most that a step can cost in an hour: when its fleets are full, all of them.
+
+    At most as much as all its children on the dearest type.
+    """
+    full_usd_h = sum(
+        max(_limit_rate(rates[name], count) for name, count in fleet.items() if name in rates)
+        for fleet in offers.fleets
+        if fleet.keys() & rates.keys()
+    )
+    return min(full_usd_h, max(_limit_rate(rate, None) for rate in rates.values()))
+
+
+def _limit_rate(rate: _Rate, limit: int | None) -> float:
+    """Return dollars in an hour of the hosts; ``limit``: their largest number, or None."""
+    hosts = rate.hosts if limit is None else min(rate.hosts, max(1, limit))
+    return rate.host_usd_h * hosts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,24 @@ class Offer:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class StepOffers:
+    """Priced types for a step, and how many instances there may be of them."""
+
+    offers: Mapping[str, Offer]
+    #: for each compute environment, or group of a cluster: type -> the largest number of instances
+    #: if all are of this type; None if it is not known. All of them may be full at once.
+    fleets: Sequence[Mapping[str, int | None]]
+    sources: tuple[str, ...]
+    #: whether the types are those of the step's queue: it may start any of them
+    are_of_queue: bool = False
+
+    def max_instances(self, name: str) -> int | None:
+        """Return the largest number of instances of a type; None if it is not known."""
+        counts = [fleet[name] for fleet in self.fleets if name in fleet]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+
 def select_types(
     needed: Resources, architecture: str = ec2_types.X86, gpu_memory_mib: int = 0
 ) -> list[InstanceType]:
@@ -109,24 +127,31 @@ def select_types(
 
 def select_queue_types(
     needed: Resources, choices: Iterable[HostChoice]
-) -> dict[InstanceType, int | None]:
-    """Return the types of a queue that can run a child -> largest number of instances.
+) -> list[dict[InstanceType, int | None]]:
+    """Return the types that can run a child -> largest number of instances, of each choice.
 
-    The number is None if it is not known. Raises InputError if no type is large enough.
+    The number is None if it is not known. Choices without such a type are left out. Raises
+    InputError if no type is large enough.
     """
     choices = tuple(choices)
     if FARGATE_CHOICE in choices:
         raise InputError("prices of Fargate are not known")
-    counts: dict[InstanceType, int | None] = {}
+    fleets = []
     for choice in choices:
-        for listed in ec2_types.expand(choice.type_names):
-            count = _count_hosts(choice, listed)
-            if count != 0 and _is_large_enough(listed, needed):
-                counts.setdefault(listed, count)
-    if not counts:
+        counts = {listed: _count_hosts(choice, listed) for listed in _expand(choice, needed)}
+        fleets += [counts] if counts else []
+    if not fleets:
         names = ", ".join(name for choice in choices for name in choice.type_names)
         raise InputError(f"no known type of its hosts ({names}) offers {needed} to one job")
-    return counts
+    return fleets
+
+
+def _expand(choice: HostChoice, needed: Resources) -> list[InstanceType]:
+    return [
+        listed
+        for listed in ec2_types.expand(choice.type_names)
+        if _count_hosts(choice, listed) != 0 and _is_large_enough(listed, needed)
+    ]
 
 
 def _count_hosts(choice: HostChoice, listed: InstanceType) -> int | None:

@@ -13,7 +13,7 @@ from batchyard import earlier_runs, ec2_types
 from batchyard.batch.jobs import JobState, Resources
 from batchyard.cost import estimate, market
 from batchyard.cost.estimate import Range, Spread, Work
-from batchyard.cost.offers import Offer, select_queue_types
+from batchyard.cost.offers import Offer, StepOffers, select_queue_types
 from batchyard.engines.base import HostChoice, PreparedRun, RunRecord
 from batchyard.errors import BatchyardError
 from batchyard.plan import Plan, PlannedJob
@@ -243,17 +243,6 @@ def _recorded_seconds(record: RunRecord, step: str) -> list[float]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class StepOffers:
-    """Priced types for a step -> the largest number of instances; None if it is not known."""
-
-    offers: Mapping[str, Offer]
-    max_instances: Mapping[str, int | None]
-    sources: tuple[str, ...]
-    #: whether the types are those of the step's queue: it may start any of them
-    are_of_queue: bool = False
-
-
 class _OfferFinder:
     """Asks for prices, once for steps that request the same of the same hosts."""
 
@@ -280,11 +269,12 @@ class _OfferFinder:
         if not choices:
             offers = market.price_types(needed, self._prices)
             by_name = {offer.type.name: offer for offer in offers.offers}
-            return StepOffers(by_name, dict.fromkeys(by_name), offers.sources)
-        counts = select_queue_types(needed, choices)
-        offers = market.find_offers(list(counts), self._prices, datetime.now(UTC), self._max_types)
+            return StepOffers(by_name, [dict.fromkeys(by_name)], offers.sources)
+        fleets = select_queue_types(needed, choices)
+        types = list(dict.fromkeys(listed for fleet in fleets for listed in fleet))
+        offers = market.find_offers(types, self._prices, datetime.now(UTC), self._max_types)
         by_name = {offer.type.name: offer for offer in offers.offers}
-        numbers = {listed.name: count for listed, count in counts.items()}
+        numbers = [{listed.name: count for listed, count in fleet.items()} for fleet in fleets]
         return StepOffers(by_name, numbers, offers.sources, are_of_queue=True)
 
 
@@ -326,17 +316,23 @@ def estimate_plan(
 
 def _price_fleets(fleets: Iterable[StepOffers], *, is_spot: bool) -> Range | None:
     """Return an hour of the largest of the fleets at full size; None if no price is known."""
+    ranges = [usd for step in fleets if (usd := _price_fleet(step, is_spot=is_spot)) is not None]
+    return max(ranges, key=lambda usd: usd.high, default=None)
+
+
+def _price_fleet(step: StepOffers, *, is_spot: bool) -> Range | None:
     ranges = []
-    for fleet in fleets:
+    for fleet in step.fleets:
         amounts = [
             usd_h * count
-            for name, offer in fleet.offers.items()
-            if (count := fleet.max_instances.get(name)) is not None
+            for name, count in fleet.items()
+            if count is not None
+            and (offer := step.offers.get(name)) is not None
             and (usd_h := offer.lowest_spot_usd_h if is_spot else offer.on_demand_usd_h) is not None
         ]
         if amounts:
             ranges.append(Range(min(amounts), max(amounts)))
-    return max(ranges, key=lambda usd: usd.high, default=None)
+    return _add(ranges) if ranges else None
 
 
 def _choose_estimate(job: PlannedJob, spread: Spread, offers: StepOffers) -> StepEstimate:
@@ -348,7 +344,7 @@ def _choose_estimate(job: PlannedJob, spread: Spread, offers: StepOffers) -> Ste
     estimates = []
     for name, offer in offers.offers.items():
         capacity = ec2_types.registered_resources(name)
-        count = offers.max_instances.get(name)
+        count = offers.max_instances(name)
         seconds = capacity and estimate.instance_seconds(work, spread, capacity, count)
         if seconds:
             on_demand, spot = (
