@@ -229,6 +229,68 @@ def test_no_host_is_forgotten_while_a_long_array_goes_on(tmp_path: Path) -> None
     assert account.describe_calls <= looks / 30 + 2
 
 
+class LateEnd(Account):
+    """A child of the middle ends after an hour, all others much later."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._ends_s = [(1000.0, 90_000.0, number // 16) for number in range(size)]
+        self._ends_s[size // 2] = (1000.0, 4600.0, 0)
+
+
+def test_a_child_that_ends_late_takes_a_call_and_not_one_for_each_look(tmp_path: Path) -> None:
+    account = LateEnd(60)
+    records = recorder(account, tmp_path)
+    for account.now_s in range(1000, 5500, 5):
+        records.record(account.overview())
+    usage = records.read_local()
+    assert usage is not None and [use.index for use in usage.uses if use.ended_s] == [30]
+    assert account.describe_calls == 1 and account.host_calls == 2
+
+
+def test_where_the_child_is_not_found_others_are_described_half_an_hour_later(
+    tmp_path: Path,
+) -> None:
+    account = LateEnd(500)
+    records = recorder(account, tmp_path)
+    for account.now_s in range(1000, 4600 + 2 * 1800 + 60, 5):
+        records.record(account.overview())
+    assert account.describe_calls == 3 and account.host_calls <= 2 * 7
+    usage = records.read_local()
+    assert usage is not None and [use.index for use in usage.uses if use.ended_s] == [250]
+
+
+def test_hosts_are_looked_up_while_no_other_child_ends(tmp_path: Path) -> None:
+    account = LateEnd(60)
+    account._ends_s[30] = (1000.0, 1100.0, 0)
+    records = recorder(account, tmp_path)
+    for account.now_s in range(1000, 3000, 5):
+        records.record(
+            account.overview(), {key: account.child(key) for key in records.next_ids[:98]}
+        )
+    usage = records.read_local()
+    assert account.describe_calls == 0 and usage is not None
+    assert {host.type for host in usage.hosts} == {"m5.4xlarge"}
+    assert account.host_calls == 2
+
+
+class OnFargate(LateEnd):
+    """Each child has failed once, on Fargate, and is tried again."""
+
+    def child(self, child_id: str) -> Any:
+        times = {"startedAt": 900_000, "stoppedAt": 950_000}
+        job = super().child(child_id)
+        return {**job, "container": {}, "attempts": [{"container": {}, **times}]}
+
+
+def test_attempts_on_fargate_are_counted_once(tmp_path: Path) -> None:
+    account = OnFargate(4)
+    records = recorder(account, tmp_path)
+    for account.now_s in (2000, 3000, 4000, 5000, 100_000):
+        usage = records.refresh(account.overview())
+    assert usage.unknown == ("4 attempts ran on Fargate, which is not counted",)
+
+
 def test_prices_that_another_process_adds_change_nothing_else(tmp_path: Path) -> None:
     account = Account(300)
     account.now_s = account.end_s + 10

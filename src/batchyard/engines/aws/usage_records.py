@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
+from math import ceil
 from typing import Any
 
 from batchyard import s3_layout
@@ -141,17 +142,24 @@ class UsageRecords:
         ended_count = sum(job.count(*_ENDED) for job in overview.jobs)
         if not ended_count or self._count_recorded() >= ended_count:
             self._next_children = {}
+            if self._list_new_hosts() and self._is_host_look_due():
+                self._look_at_hosts(overview)
+                self._store()
             return
         self._load()
         before = self._count_recorded()
         self._read_answers(self._next_children, answers or {})
         is_over = overview.state is not RunState.RUNNING
         is_due = is_over or self._clock() - self._recorded_at_s > _MAX_PAUSE_S
-        children = self._choose(overview, is_thorough=is_due)
-        if not is_due:
+        children = self._choose(overview, is_thorough=False)
+        if not is_over:
             children = children[: len(children) // MAX_DESCRIBED_JOBS * MAX_DESCRIBED_JOBS]
+            if is_due:
+                # Whole calls: nobody knows which of the children that have begun have ended.
+                calls = ceil((ended_count - self._count_recorded()) / MAX_DESCRIBED_JOBS)
+                children = self._choose_next(overview, calls * MAX_DESCRIBED_JOBS)
         self._describe(children)
-        if self._count_recorded() > before:
+        if is_due or self._count_recorded() > before:
             self._recorded_at_s = self._clock()
         self._next_children = {
             _id_of(child): child for child in self._choose_next(overview, MAX_DESCRIBED_JOBS)
@@ -162,9 +170,13 @@ class UsageRecords:
 
     def _is_host_look_due(self) -> bool:
         """Return whether ECS may forget hosts, or a whole call of them is new."""
-        new_hosts = {use.host for use in self._usage.uses if use.host.startswith("arn:")}
         age_s = self._clock() - self._looked_at_hosts_s
-        return len(new_hosts) >= MAX_HOSTS or age_s > _HOSTS_PAUSE_S
+        return len(self._list_new_hosts()) >= MAX_HOSTS or age_s > _HOSTS_PAUSE_S
+
+    def _list_new_hosts(self) -> list[str]:
+        """Return the container instances whose hosts are not known, each once."""
+        uses = self._usage.uses
+        return list(dict.fromkeys(use.host for use in uses if use.host.startswith("arn:")))
 
     def _count_recorded(self) -> int:
         return sum(map(len, self._recorded.values()))
@@ -286,7 +298,8 @@ class UsageRecords:
             self._running[job_id, number] = None
         index = from_aws.index_of(part, self._plan.job(part.step), job["jobId"])
         uses, attempts_on_fargate = from_aws.read_uses(part.step, index, job)
-        self._fargate_count += attempts_on_fargate
+        # Before its end, a child may be described again and again.
+        self._fargate_count += attempts_on_fargate if state.is_terminal else 0
         for use, instance_id in uses:
             if instance_id:
                 self._host_ids.setdefault(use.host, instance_id)
@@ -314,7 +327,7 @@ class UsageRecords:
 
     def _find_new_hosts(self) -> None:
         """Find the hosts of uses that name a container instance."""
-        arns = dict.fromkeys(use.host for use in self._usage.uses if use.host.startswith("arn:"))
+        arns = self._list_new_hosts()
         if not arns:
             return
         found_hosts = self._finder.find(arns)
