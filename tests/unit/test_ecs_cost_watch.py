@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from batchyard.engines.base import Overview, RunState
 from batchyard.engines.ecs.cost_watch import CostWatch
@@ -19,6 +20,7 @@ def test_looks_go_on_after_errors_which_are_said_once() -> None:
         OperationalError("access denied"),
         OSError(28, "No space left on device"),
     ]
+    locked = [OperationalError("the file is locked")]
     notes: list[str] = []
     has_looked = threading.Event()
 
@@ -32,10 +34,17 @@ def test_looks_go_on_after_errors_which_are_said_once() -> None:
         has_looked.set()
         return 3600.0
 
-    with CostWatch(look, supervise, nullcontext, notes.append, retry_s=0.01).watch():
+    @contextmanager
+    def open_store() -> Iterator[None]:
+        if locked:
+            raise locked.pop()
+        yield
+
+    with CostWatch(look, supervise, open_store, notes.append, retry_s=0.01).watch():
         assert has_looked.wait(30)
     beginning = "warning: what the run costs is not known now, nor is a cap kept: "
     assert notes == [
+        f"{beginning}the file is locked",
         f"{beginning}access denied",
         f"{beginning}OSError: [Errno 28] No space left on device",
     ]

@@ -52,21 +52,21 @@ class CostWatch:
             thread.join(_JOIN_S)
 
     def _run(self) -> None:
-        with self._separate_store():
-            pause_s = 0.0
-            while not self._is_over.wait(pause_s):
-                try:
+        pause_s = 0.0
+        while not self._is_over.wait(pause_s):
+            try:
+                with self._separate_store():
                     pause_s = min(_MAX_PAUSE_S, self._supervise(self._look()))
-                except BusyServiceError:
-                    # The runner reports that AWS cannot be reached.
-                    pause_s = self._retry_s
-                except BatchyardError as exc:
-                    self._report(exc.message)
-                    pause_s = self._retry_s
-                except Exception as exc:
-                    # The next look may succeed. Without this thread nobody keeps the cap.
-                    self._report(f"{type(exc).__name__}: {exc}")
-                    pause_s = self._retry_s
+            except BusyServiceError:
+                # The runner reports that AWS cannot be reached.
+                pause_s = self._retry_s
+            except BatchyardError as exc:
+                self._report(exc.message)
+                pause_s = self._retry_s
+            except Exception as exc:
+                # The next look may succeed. Without this thread nobody keeps the cap.
+                self._report(f"{type(exc).__name__}: {exc}")
+                pause_s = self._retry_s
 
     def _report(self, problem: str) -> None:
         """Say once that no cap can be kept as long as there is this problem."""
