@@ -154,10 +154,16 @@ def begin(
     if engine.is_recorded:
         plan = earlier_runs.with_lengths(prepared.plan, request.home, engine.name)
         prepared = replace(prepared, plan=plan)
-    usd = request.max_cost_usd or request.pipeline.max_cost_usd
+    usd = find_max_cost(request)
     cap = _make_cap(engine, prepared, request.home, usd, stops=request.stops_at_cap)
     record = runs.begin(request.home, engine, prepared, file=request.pipeline.path, cap=cap)
     return record, (*prepared.notes, *_note_cap(record, usd))
+
+
+def find_max_cost(request: RunRequest) -> float | None:
+    """Return the most that a run may cost: as asked for, or as in the file; None for no limit."""
+    usd = request.max_cost_usd
+    return request.pipeline.max_cost_usd if usd is None else usd
 
 
 def _make_cap(
@@ -259,7 +265,7 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
         expectations,
         planned_commands.of_new_run(prepared.plan, claims=engine.claims_commands),
         prepared=prepared,
-        max_cost_usd=request.max_cost_usd or request.pipeline.max_cost_usd,
+        max_cost_usd=find_max_cost(request),
     )
 
 
@@ -320,15 +326,16 @@ def begin_retry(
     prepared = old.engine.prepare_retry(old, request or RetryRequest(), say)
     prepared = replace(prepared, plan=earlier_runs.with_lengths_of(old, prepared.plan))
     file = Path(old.file) if old.file else None
-    cap = _make_retry_cap(old, request or RetryRequest(), prepared)
+    cap = make_retry_cap(old, request or RetryRequest(), prepared)
     return runs.begin(old.home, old.engine, prepared, file=file, retry_of=old.run_id, cap=cap)
 
 
-def _make_retry_cap(old: RunRecord, request: RetryRequest, prepared: PreparedRun) -> Cap | None:
+def make_retry_cap(old: RunRecord, request: RetryRequest, prepared: PreparedRun) -> Cap | None:
     """Return the cap of a retry, which counts the new run alone: as asked for, or the old one."""
-    if request.max_cost_usd is None:
-        return old.cap if request.fallback is None else _find_rest_of_cap(old)
     stops = request.stops_at_cap
+    if request.max_cost_usd is None:
+        cap = old.cap if request.fallback is None else _find_rest_of_cap(old)
+        return cap and cap._replace(stops=cap.stops or stops)
     return _make_cap(old.engine, prepared, old.home, request.max_cost_usd, stops=stops)
 
 
@@ -339,6 +346,7 @@ def _find_rest_of_cap(old: RunRecord) -> Cap | None:
     """
     if old.cap is None:
         return None
+    from batchyard.cost.caps import count_for_cap
     from batchyard.cost.run_bill import bill_so_far
 
     run = old.open()
@@ -346,7 +354,7 @@ def _find_rest_of_cap(old: RunRecord) -> Cap | None:
         bill = bill_so_far(old, run)
     finally:
         run.close()
-    rest_usd = old.cap.usd - (0.0 if bill is None else bill.paid_usd)
+    rest_usd = old.cap.usd - (0.0 if bill is None else count_for_cap(bill, old.cap))
     if rest_usd <= 0:
         raise InputError(
             f"run {old.run_id} has cost as much as it may",

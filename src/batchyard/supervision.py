@@ -30,7 +30,6 @@ _ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 _WAITING = (JobState.SUBMITTED, JobState.PENDING, JobState.RUNNABLE)
 #: Between two looks at a run that is held: only a child that is tried again could start.
 _HELD_POLLING = Polling(cost_cap.MIN_LOOK_S, 30.0)
-_HOUR_S = 3600
 
 
 class SpotPatience:
@@ -158,14 +157,8 @@ class Supervisor:
 
     def _find_paid_usd(self) -> float | None:
         # Runs without a cap load nothing about prices.
-        from batchyard.cost.bill import MIN_BILLED_S
+        from batchyard.cost.caps import count_for_cap
         from batchyard.cost.run_bill import bill_so_far
 
         bill, cap = bill_so_far(self._record, self._engine), self._record.cap
-        if bill is None or cap is None:
-            return None
-        unpriced_s = sum(
-            max(MIN_BILLED_S, host.until_s - host.from_s) for host in bill.hosts if host.usd is None
-        )
-        extra_usd = bill.address_usd + bill.disk_usd
-        return bill.paid_usd + extra_usd + unpriced_s * cap.host_usd_h / _HOUR_S
+        return None if bill is None or cap is None else count_for_cap(bill, cap)

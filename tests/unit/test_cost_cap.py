@@ -271,11 +271,13 @@ def test_a_cap_of_a_run_here_has_no_effect_and_says_so(tmp_path: Path) -> None:
     )
     record, notes = operations.begin(engines.load(engines.DEFAULT), request)
     assert record.cap is None and "max_cost has no effect: this run costs nothing" in notes
-    with pytest.raises(InputError, match="max_cost is -1"):
-        operations.begin(
-            engines.load(engines.DEFAULT),
-            RunRequest(request.plan, pipeline, request.home, request.offer, max_cost_usd=-1),
-        )
+    # A cap of nothing is a mistake, and no reason to take that of the file.
+    for usd in (-1, 0):
+        with pytest.raises(InputError, match=f"max_cost is {usd}"):
+            operations.begin(
+                engines.load(engines.DEFAULT),
+                RunRequest(request.plan, pipeline, request.home, request.offer, max_cost_usd=usd),
+            )
 
 
 def test_the_template_has_the_tested_code() -> None:

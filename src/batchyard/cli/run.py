@@ -140,7 +140,7 @@ def _print_estimate(prepared: PreparedRun, request: RunRequest, engine: str) -> 
 
     # A run begins also where nobody knows its cost.
     with suppress(BatchyardError):
-        usd = request.max_cost_usd or request.pipeline.max_cost_usd
+        usd = operations.find_max_cost(request)
         cost = cost_of_prepared(prepared, request.home, engine, asks_runs=False, max_cost_usd=usd)
         if cost is not None and not cost.is_unknown:
             click.echo(f"note: {render_cost.estimate_line(cost)}", err=True)

@@ -9,13 +9,17 @@ from typing import NamedTuple
 
 from batchyard import cost_cap, ec2_types
 from batchyard.cost import market
+from batchyard.cost.bill import MIN_BILLED_S
 from batchyard.cost.estimate import children_per_instance
 from batchyard.cost.offers import StepOffers
 from batchyard.cost.plan_cost import CapFit, cost_of_prepared, make_finder
+from batchyard.cost.run_bill import RunBill
 from batchyard.cost_cap import Cap, CapAction
 from batchyard.engines.base import FARGATE_CHOICE, PreparedRun
 from batchyard.errors import InputError
 from batchyard.plan import Plan, PlannedJob
+
+_HOUR_S = 3600
 
 
 def make_cap(
@@ -63,6 +67,18 @@ def make_cap(
             hint="allow more with --max-cost, or let fewer children run at once: `max_running`",
         )
     return cap
+
+
+def count_for_cap(bill: RunBill, cap: Cap) -> float:
+    """Return what counts for the cap of a run: hosts, addresses and disks.
+
+    A host without a known price counts like the dearest one that the run may start.
+    """
+    unpriced_s = sum(
+        max(MIN_BILLED_S, host.until_s - host.from_s) for host in bill.hosts if host.usd is None
+    )
+    extra_usd = bill.address_usd + bill.disk_usd
+    return bill.paid_usd + extra_usd + unpriced_s * cap.host_usd_h / _HOUR_S
 
 
 def find_rates(cap: Cap, plan: Plan, find: Callable[[PlannedJob], StepOffers]) -> Cap:

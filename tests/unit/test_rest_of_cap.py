@@ -1,0 +1,94 @@
+"""The cap of a run that goes on: the rest of the cap of the run before it, or the same one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchyard import operations
+from batchyard.batch.jobs import Resources
+from batchyard.cost_cap import Cap
+from batchyard.engines.base import Fallback, PreparedRun, RetryRequest, RunRecord, RunSetup
+from batchyard.engines.usage import HostUse, PaidHost, Usage
+from batchyard.folder import RunFolder
+from batchyard.plan import Plan, PlannedJob
+
+HOUR_S = 3600.0
+NEEDED = Resources(4, 8192)
+PRICES = {
+    "spot": [],
+    "on_demand": {"m5.xlarge": 0.192},
+    "sources": [],
+    "is_live": True,
+    "until_s": 10 * HOUR_S,
+}
+
+
+class PaidEngine:
+    """An engine whose run has used hosts; it plays the run, too."""
+
+    def __init__(self, *hosts: PaidHost) -> None:
+        self._hosts = hosts
+
+    def open(self, record: RunRecord) -> PaidEngine:
+        return self
+
+    def close(self) -> None: ...
+
+    def usage(self, *, asks: bool = True) -> Usage:
+        uses = tuple(
+            HostUse(host.id, "a", index, 1, HOUR_S, 2 * HOUR_S, NEEDED)
+            for index, host in enumerate(self._hosts)
+        )
+        end_s = 2 * HOUR_S
+        return Usage("us-east-1", self._hosts, uses, end_s, is_final=True, prices=PRICES)
+
+    def setup(self) -> RunSetup:
+        return RunSetup("aws", "")
+
+
+def make_record(*hosts: PaidHost, stops: bool = False) -> RunRecord:
+    return RunRecord(
+        RunFolder(Path("p-20250131-abcdef")),
+        Plan("p", (PlannedJob("a", 2, True, NEEDED),)),
+        PaidEngine(*hosts),  # type: ignore[arg-type]
+        settings=None,
+        created_ms=int(HOUR_S * 1000),
+        cap=Cap(10.0, stops, host_usd_h=2.0),
+    )
+
+
+def host(name: str, kind: str = "m5.xlarge", **members: Any) -> PaidHost:
+    return PaidHost(name, kind, "us-east-1a", launched_s=HOUR_S, ended_s=2 * HOUR_S, **members)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "spent_usd"),
+    [
+        ([host("i-1"), host("i-2")], 2 * 0.192),
+        # Disks and addresses count, as while the run goes on.
+        ([host("i-1", disks=(("gp3", 7440),), has_public_address=True)], 0.192 + 0.8 + 0.005),
+        # A host without a known price counts like the dearest.
+        ([host("i-1"), host("i-2", "")], 0.192 + 2.0),
+    ],
+)
+def test_what_goes_on_by_itself_gets_the_rest_of_the_cap(
+    hosts: list[PaidHost], spent_usd: float
+) -> None:
+    record = make_record(*hosts)
+    request = RetryRequest(fallback=Fallback({"a": [0]}, ("a",), 1))
+    cap = operations.make_retry_cap(record, request, PreparedRun(record.plan, None, "p-1"))
+    assert cap is not None and cap.usd == pytest.approx(10 - spent_usd, abs=1e-6)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_retry_without_an_amount_keeps_the_cap_and_may_stop_at_it(
+    asks: bool, stopped: bool
+) -> None:
+    record = make_record(stops=stopped)
+    request = RetryRequest(stops_at_cap=asks)
+    cap = operations.make_retry_cap(record, request, PreparedRun(record.plan, None, "p-1"))
+    assert cap == Cap(10.0, asks or stopped, host_usd_h=2.0)
