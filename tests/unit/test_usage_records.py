@@ -17,7 +17,7 @@ from batchyard.engines.aws.render import Part
 from batchyard.engines.aws.run_files import RunFiles
 from batchyard.engines.aws.usage_records import UsageRecords
 from batchyard.engines.base import CommandDetail, JobDetail, Overview, RunState
-from batchyard.engines.usage import PaidHost
+from batchyard.engines.usage import LINGER_S, PaidHost, paid_until_s
 from batchyard.errors import BusyServiceError
 from batchyard.plan import Plan, PlannedJob
 
@@ -272,6 +272,26 @@ def test_hosts_are_looked_up_while_no_other_child_ends(tmp_path: Path) -> None:
     assert account.describe_calls == 0 and usage is not None
     assert {host.type for host in usage.hosts} == {"m5.4xlarge"}
     assert account.host_calls == 2
+
+
+class Forgotten(LateEnd):
+    """AWS Batch forgets the jobs together with the hosts."""
+
+    def describe(self, ids: Sequence[str]) -> dict[str, Any]:
+        answers = super().describe(ids)
+        return {} if self.has_forgotten else answers
+
+
+def test_a_child_that_nobody_saw_ending_is_paid_for_until_the_last_look(tmp_path: Path) -> None:
+    account = Forgotten(4)
+    account.now_s = 2000
+    assert len(recorder(account, tmp_path).refresh(account.overview()).uses) == 4
+    account.now_s, account.has_forgotten = 2_000_000, True
+    usage = recorder(account, tmp_path).refresh(account.overview())
+    assert usage.is_final and [use.ended_s for use in usage.uses] == [2000] * 4
+    assert "AWS Batch has forgotten 4 children: where they ran is not known" in usage.unknown
+    (host,) = usage.hosts
+    assert paid_until_s(host, usage.uses, usage.seen_s) == 2000 + LINGER_S
 
 
 class OnFargate(LateEnd):

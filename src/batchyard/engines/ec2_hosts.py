@@ -46,6 +46,7 @@ def update_hosts(usage: Usage, finder: Hosts, now_s: float, *, is_complete: bool
     ``is_complete``: whether all attempts of the run are part of it. Then it is final as soon as
     the run pays for no host any more, and everything could be asked.
     """
+    usage = _close_uses(usage) if is_complete else usage
     by_host = group_uses(usage.uses)
     hosts = _drop_placeholders(usage.hosts, by_host.keys())
     open_hosts = [host for host in hosts.values() if _may_change(host)]
@@ -63,6 +64,20 @@ def update_hosts(usage: Usage, finder: Hosts, now_s: float, *, is_complete: bool
         seen_s=now_s,
         # Someone with more rights may find out more.
         is_final=is_complete and not lingers and not finder.refusals,
+    )
+
+
+def _close_uses(usage: Usage) -> Usage:
+    """Return the usage of a run that is over, without attempts that run.
+
+    AWS has forgotten those that nobody saw ending: they count until the last look at the run.
+    """
+    return replace(
+        usage,
+        uses=tuple(
+            replace(use, ended_s=max(use.started_s, usage.seen_s)) if use.ended_s is None else use
+            for use in usage.uses
+        ),
     )
 
 
