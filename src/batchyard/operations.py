@@ -331,21 +331,22 @@ def begin_retry(
 
 
 def make_retry_cap(old: RunRecord, request: RetryRequest, prepared: PreparedRun) -> Cap | None:
-    """Return the cap of a retry, which counts the new run alone: as asked for, or the old one."""
-    stops = request.stops_at_cap
-    if request.max_cost_usd is None:
-        cap = old.cap if request.fallback is None else _find_rest_of_cap(old)
-        return cap and cap._replace(stops=cap.stops or stops)
-    return _make_cap(old.engine, prepared, old.home, request.max_cost_usd, stops=stops)
+    """Return the cap of a retry, which counts the new run alone: as asked for, or the old one.
+
+    What it can cost in an hour is that of the children that it has, on its own hosts.
+    """
+    usd, stops = request.max_cost_usd, request.stops_at_cap
+    if usd is None and old.cap is not None:
+        usd = old.cap.usd if request.fallback is None else _find_rest_usd(old, old.cap)
+        stops = stops or old.cap.stops
+    return _make_cap(old.engine, prepared, old.home, usd, stops=stops)
 
 
-def _find_rest_of_cap(old: RunRecord) -> Cap | None:
+def _find_rest_usd(old: RunRecord, cap: Cap) -> float:
     """Return the cap without what the run has cost: what goes on by itself has no cap of its own.
 
     Raises InputError if nothing is left.
     """
-    if old.cap is None:
-        return None
     from batchyard.cost.caps import count_for_cap
     from batchyard.cost.run_bill import bill_so_far
 
@@ -354,13 +355,13 @@ def _find_rest_of_cap(old: RunRecord) -> Cap | None:
         bill = bill_so_far(old, run)
     finally:
         run.close()
-    rest_usd = old.cap.usd - (0.0 if bill is None else count_for_cap(bill, old.cap))
+    rest_usd = cap.usd - (0.0 if bill is None else count_for_cap(bill, cap))
     if rest_usd <= 0:
         raise InputError(
             f"run {old.run_id} has cost as much as it may",
             hint=f"`batchyard retry {old.run_id} --on-demand --max-cost USD` goes on",
         )
-    return old.cap._replace(usd=rest_usd)
+    return rest_usd
 
 
 def begin_fallback(old: RunRecord, say: Say = say_nothing) -> RunRecord | None:

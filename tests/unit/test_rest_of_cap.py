@@ -10,8 +10,16 @@ import pytest
 from batchyard import operations
 from batchyard.batch.jobs import Resources
 from batchyard.cost_cap import Cap
-from batchyard.engines.base import Fallback, PreparedRun, RetryRequest, RunRecord, RunSetup
+from batchyard.engines.base import (
+    Fallback,
+    HostChoice,
+    PreparedRun,
+    RetryRequest,
+    RunRecord,
+    RunSetup,
+)
 from batchyard.engines.usage import HostUse, PaidHost, Usage
+from batchyard.environments import Environment
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
@@ -26,8 +34,16 @@ PRICES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _has_no_prices_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+
+
 class PaidEngine:
     """An engine whose run has used hosts; it plays the run, too."""
+
+    name = "aws"
+    cap_keeper = "somebody keeps it"
 
     def __init__(self, *hosts: PaidHost) -> None:
         self._hosts = hosts
@@ -49,15 +65,24 @@ class PaidEngine:
         return RunSetup("aws", "")
 
 
-def make_record(*hosts: PaidHost, stops: bool = False) -> RunRecord:
+def make_record(folder: Path, *hosts: PaidHost, stops: bool = False) -> RunRecord:
+    """Return a run that a hundred children made dear."""
     return RunRecord(
-        RunFolder(Path("p-20250131-abcdef")),
-        Plan("p", (PlannedJob("a", 2, True, NEEDED),)),
+        RunFolder(folder / "runs" / "p-20250131-abcdef"),
+        Plan("p", (PlannedJob("a", 100, True, NEEDED),)),
         PaidEngine(*hosts),  # type: ignore[arg-type]
         settings=None,
         created_ms=int(HOUR_S * 1000),
-        cap=Cap(10.0, stops, host_usd_h=2.0),
+        cap=Cap(10.0, stops, 19.2, host_usd_h=2.0),
     )
+
+
+def prepare(size: int) -> PreparedRun:
+    """Return the rest of the run."""
+    plan = Plan("p", (PlannedJob("a", size, True, NEEDED),))
+    environment = Environment("lab", "us-east-1", "bucket")
+    hosts = {"a": (HostChoice(("m5.xlarge",), 256),)}
+    return PreparedRun(plan, None, "p-1", environment=environment, hosts=hosts)
 
 
 def host(name: str, kind: str = "m5.xlarge", **members: Any) -> PaidHost:
@@ -75,20 +100,23 @@ def host(name: str, kind: str = "m5.xlarge", **members: Any) -> PaidHost:
     ],
 )
 def test_what_goes_on_by_itself_gets_the_rest_of_the_cap(
-    hosts: list[PaidHost], spent_usd: float
+    tmp_path: Path, hosts: list[PaidHost], spent_usd: float
 ) -> None:
-    record = make_record(*hosts)
+    record = make_record(tmp_path, *hosts)
     request = RetryRequest(fallback=Fallback({"a": [0]}, ("a",), 1))
-    cap = operations.make_retry_cap(record, request, PreparedRun(record.plan, None, "p-1"))
+    cap = operations.make_retry_cap(record, request, prepare(2))
     assert cap is not None and cap.usd == pytest.approx(10 - spent_usd, abs=1e-6)
+    # What the two that are left can cost, and not what the whole run could.
+    assert cap.rate_usd_h == pytest.approx(2 * 0.192)
 
 
 @pytest.mark.parametrize("asks", [False, True])
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_retry_without_an_amount_keeps_the_cap_and_may_stop_at_it(
-    asks: bool, stopped: bool
+    tmp_path: Path, asks: bool, stopped: bool
 ) -> None:
-    record = make_record(stops=stopped)
+    record = make_record(tmp_path, stops=stopped)
     request = RetryRequest(stops_at_cap=asks)
-    cap = operations.make_retry_cap(record, request, PreparedRun(record.plan, None, "p-1"))
-    assert cap == Cap(10.0, asks or stopped, host_usd_h=2.0)
+    cap = operations.make_retry_cap(record, request, prepare(3))
+    assert cap is not None and (cap.usd, cap.stops) == (10.0, asks or stopped)
+    assert cap.rate_usd_h == pytest.approx(3 * 0.192)
