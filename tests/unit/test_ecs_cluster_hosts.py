@@ -27,6 +27,11 @@ def mixed(*types: str, on_demand: int = 0, **members: Any) -> dict[str, Any]:
     return {"MixedInstancesPolicy": policy, "MaxSize": 4}
 
 
+def by_attributes() -> dict[str, Any]:
+    overrides = [{"InstanceRequirements": {"VCpuCount": {"Min": 8}}}]
+    return {"MixedInstancesPolicy": {"LaunchTemplate": {"Overrides": overrides}}, "MaxSize": 4}
+
+
 @pytest.mark.parametrize(
     ("group", "template_type", "choice"),
     [
@@ -40,6 +45,8 @@ def mixed(*types: str, on_demand: int = 0, **members: Any) -> dict[str, Any]:
         (mixed("m5.large", on_demand=100, WeightedCapacity="2"), "", HostChoice(("m5.large",))),
         ({"MaxSize": 2}, "c5.large", HostChoice(("c5.large",), max_hosts=2)),
         ({"MaxSize": 2}, "", HostChoice((), max_hosts=2)),
+        # Chosen by attributes, whatever the launch template names.
+        (by_attributes(), "t3.micro", HostChoice((), max_hosts=4)),
     ],
 )
 def test_the_hosts_of_an_auto_scaling_group(

@@ -37,7 +37,7 @@ def find_hosts(
         if not arn:
             choices.append(FARGATE_CHOICE)
             continue
-        group = AutoScaling(session).group(arn.rpartition("/")[2])
+        group = AutoScaling(session).group(arn.rpartition("autoScalingGroupName/")[2])
         if group is not None:
             choices.append(read_group(group, _find_template_type(Ec2(session), group)))
     # Types of a launch configuration, or by attributes, are not known.
@@ -56,13 +56,15 @@ def list_providers(environment: Environment, cluster: Mapping[str, Any]) -> list
 
 
 def read_group(group: Mapping[str, Any], template_type: str) -> HostChoice:
-    """Return the hosts of an Auto Scaling group.
+    """Return the hosts of an Auto Scaling group; without types if it chooses them by attributes.
 
     ``template_type``: the type in its launch template; empty if it is not needed.
     """
     policy = group.get("MixedInstancesPolicy", {})
     overrides = policy.get("LaunchTemplate", {}).get("Overrides", ())
     names = [entry["InstanceType"] for entry in overrides if entry.get("InstanceType")]
+    if any("InstanceRequirements" in entry for entry in overrides):
+        template_type = ""  # they come before the type of the template
     # With weights, the size of a group is not a number of hosts.
     has_weights = any(entry.get("WeightedCapacity") for entry in overrides)
     distribution = policy.get("InstancesDistribution", {})

@@ -62,13 +62,24 @@ def read_ended_attempt(job: PlannedJob, row: AttemptRow, instance: str) -> TaskA
 def read_running_attempt(
     job: PlannedJob, child: int, attempt: int, task: Mapping[str, Any]
 ) -> TaskAttempt | None:
-    """Return the attempt of a task that ECS describes; None if it has no host yet."""
+    """Return the attempt of a task that ECS describes; None if it has no host yet.
+
+    The task may have stopped, if no process was there to record it.
+    """
     arn = str(task.get("containerInstanceArn", ""))
     began = task.get("startedAt") or task.get("pullStartedAt") or task.get("createdAt")
     if not arn or began is None:
         return None
-    index = job.index_in_step(child)
-    return TaskAttempt(job.step, index, attempt, job.resources, _key_of(arn), began.timestamp())
+    stopped = task.get("stoppedAt")
+    return TaskAttempt(
+        job.step,
+        job.index_in_step(child),
+        attempt,
+        job.resources,
+        _key_of(arn),
+        began.timestamp(),
+        None if stopped is None else stopped.timestamp(),
+    )
 
 
 class EcsUsage:
@@ -122,8 +133,9 @@ class EcsUsage:
         hosts = {host.id: host for host in usage.hosts}
         new_arns = {entry.instance for entry in on_hosts} - host_ids.keys()
         for arn, host in self._finder.find(sorted(new_arns)).items():
-            host_ids[_key_of(arn)] = host.id
-            hosts[host.id] = host
+            if host.id:  # hosts outside EC2 have none
+                host_ids[_key_of(arn)] = host.id
+                hosts[host.id] = host
         uses = tuple(_make_use(entry, host_ids) for entry in on_hosts)
         for use in uses:
             hosts.setdefault(use.host, PaidHost(use.host))
