@@ -115,6 +115,9 @@ def test_what_aws_charges_for_a_volume(
 def test_a_volume_of_a_month_costs_the_same_in_every_month() -> None:
     february_s = datetime(2026, 2, 1, tzinfo=UTC).timestamp()
     assert price_disk(100, 0.08, february_s, february_s + 28 * DAY_S) == pytest.approx(8.0)
+    # Two days of January, and three of February.
+    two_months = price_disk(100, 0.08, february_s - 2 * DAY_S, february_s + 3 * DAY_S)
+    assert two_months == pytest.approx(8.0 * (2 / 31 + 3 / 28))
 
 
 def bill_host(host: PaidHost, seconds: float) -> RunBill:

@@ -167,11 +167,17 @@ def add_bills(bills: Iterable[Bill]) -> Bill:
 def price_disk(gib: int, usd_gib_month: float, from_s: float, until_s: float) -> float:
     """Return what an EBS volume costs: by the second, and by the days of the month.
 
-    At least a minute is billed, also of an instance that is free. Times are in UTC.
+    At least a minute is billed, also of an instance that is free. Months are those of UTC.
     """
-    begin = datetime.fromtimestamp(from_s, UTC)
-    month_s = monthrange(begin.year, begin.month)[1] * _DAY_S
-    return usd_gib_month * gib * max(MIN_BILLED_S, until_s - from_s) / month_s
+    until_s = max(until_s, from_s + MIN_BILLED_S)
+    months = 0.0
+    while from_s < until_s:
+        begin = datetime.fromtimestamp(from_s, UTC)
+        month_s = monthrange(begin.year, begin.month)[1] * _DAY_S
+        end_s = datetime(begin.year, begin.month, 1, tzinfo=UTC).timestamp() + month_s
+        months += (min(end_s, until_s) - from_s) / month_s
+        from_s = end_s
+    return usd_gib_month * gib * months
 
 
 def price_instance(instance: Instance) -> float:
