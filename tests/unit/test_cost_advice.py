@@ -18,6 +18,7 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.cli.plan import command
 from batchyard.cost.advice import MeasuredUse, advise, advise_steps, find_needed, measure_use
 from batchyard.cost.market import Offers, price_types
+from batchyard.ec2_types import TYPES
 from batchyard.embedded.store import AttemptRow, Store
 from batchyard.engines.base import CommandDetail, Offer, RunRequest
 from batchyard.errors import OperationalError
@@ -289,9 +290,15 @@ def test_types_whose_gpus_have_the_measured_memory_are_named() -> None:
     assert small.as_needed[0].offer.type.gpu == "T4"
 
 
-def test_a_framework_that_takes_the_whole_gpu_needs_no_larger_one() -> None:
-    step = advise_gpu(gpu_use(22_000))
-    assert step.needed_gpu_mib == 22_888
+@pytest.mark.parametrize(
+    ("gpu", "whole_mib"), [("T4", 15_360), ("A10G", 23_028), ("L4", 23_034), ("L40S", 46_068)]
+)
+def test_a_framework_that_takes_the_whole_gpu_needs_no_larger_one(gpu: str, whole_mib: int) -> None:
+    """``whole_mib``: as the driver shows it, which is not what AWS lists."""
+    step = advise_gpu(gpu_use(whole_mib - 500, whole_mib=whole_mib))
+    types = [listed for listed in TYPES.values() if listed.gpu == gpu and listed.gpus]
+    assert types and all(listed.gpu_memory_mib >= step.needed_gpu_mib for listed in types)
+    assert step.needed_gpu_mib > 0.95 * whole_mib
     assert any("which its framework may have reserved" in text for text in step.sentences)
 
 

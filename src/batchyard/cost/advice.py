@@ -38,6 +38,9 @@ _MIB_PER_GIB = 1024
 _IDLE_GPU_PERCENT = 25
 #: From this part of a GPU's memory on, a framework may have reserved all of it at its start.
 _RESERVED_PART = 0.9
+#: Part of a GPU's memory, as its driver shows it, that the GPU has in AWS's list of types: an A10G
+#: with 23,028 MiB has 22,888 there.
+_LISTED_PART = 0.98
 
 #: Returns the offers for what a child requests, and for the memory in MiB of each of its GPUs.
 Find = Callable[[Resources, int], market.Offers]
@@ -218,7 +221,8 @@ def find_needed_gpu_mib(requested: Resources, use: MeasuredUse) -> int:
     """
     if not requested.gpus or use.peak_gpu_mib is None:
         return 0
-    return min(math.ceil(use.peak_gpu_mib * _HEADROOM), use.gpu_mib or MAX_MEMORY_MIB)
+    whole_mib = int((use.gpu_mib or MAX_MEMORY_MIB) * _LISTED_PART)
+    return min(math.ceil(use.peak_gpu_mib * _HEADROOM), whole_mib)
 
 
 def find_needed(requested: Resources, use: MeasuredUse) -> Resources:
