@@ -495,7 +495,8 @@ class Scaled:
 def scale(record: RunRecord, step: str, children: int) -> Scaled:
     """Let another number of children work on a dynamic step of a run that is not over.
 
-    Raises InputError for a step whose children have fixed commands, or that is over.
+    Raises InputError for a step whose children have fixed commands, or that is over, and for more
+    children than the cap of the run counts.
     """
     is_whole = isinstance(children, int) and not isinstance(children, bool)
     if not (is_whole and 1 <= children <= MAX_ARRAY_SIZE):
@@ -516,9 +517,31 @@ def scale(record: RunRecord, step: str, children: int) -> Scaled:
         if overview.state is not RunState.RUNNING or all(job.state.is_terminal for job in jobs):
             subject = f"step {step!r}" if overview.state is RunState.RUNNING else "the run"
             raise InputError(f"{subject} is over: no child of {step!r} starts any more")
+        if record.cap is not None:
+            require_room_in_cap(record, overview.held, step, children)
         return Scaled(children, run.scale(step, children))
     finally:
         run.close()
+
+
+def require_room_in_cap(record: RunRecord, held: str, step: str, children: int) -> None:
+    """Raise InputError if a run with a cap may not have so many children of a step.
+
+    ``held``: why no further child starts; empty if the run is not held.
+    """
+    if held:
+        raise InputError(
+            f"no child of {step!r} starts any more: {held}",
+            hint=f"`batchyard retry {record.run_id} --max-cost USD` goes on when the run is over",
+        )
+    job = record.plan.job(step)
+    at_once = min(children, job.max_running or children)
+    if at_once > job.size:
+        raise InputError(
+            f"max_cost of run {record.run_id} was found for {job.size:,} children of {step!r} at "
+            f"once: with {at_once:,} the run could pass it",
+            hint=f"scale to at most {job.size:,}, or begin a run with more: `array` in the file",
+        )
 
 
 def _wait_until_stopped(

@@ -1,7 +1,8 @@
-"""The cap of a run that goes on: the rest of the cap of the run before it, or the same one."""
+"""What a cap allows later: a retry, what goes on by itself, and more children of a step."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from batchyard.engines.base import (
 )
 from batchyard.engines.usage import HostUse, PaidHost, Usage
 from batchyard.environments import Environment
+from batchyard.errors import InputError
 from batchyard.folder import RunFolder
 from batchyard.plan import Plan, PlannedJob
 
@@ -108,6 +110,22 @@ def test_what_goes_on_by_itself_gets_the_rest_of_the_cap(
     assert cap is not None and cap.usd == pytest.approx(10 - spent_usd, abs=1e-6)
     # What the two that are left can cost, and not what the whole run could.
     assert cap.rate_usd_h == pytest.approx(2 * 0.192)
+
+
+@pytest.mark.parametrize(
+    ("held", "children", "problem"),
+    [
+        ("", 100, None),
+        ("", 101, "found for 100 children of 'a' at once: with 101 the run could pass it"),
+        ("max_cost is $10", 1, "no child of 'a' starts any more: max_cost is [$]10"),
+    ],
+)
+def test_more_children_than_the_cap_counts_are_refused(
+    tmp_path: Path, held: str, children: int, problem: str | None
+) -> None:
+    record = make_record(tmp_path)
+    with nullcontext() if problem is None else pytest.raises(InputError, match=problem):
+        operations.require_room_in_cap(record, held, "a", children)
 
 
 @pytest.mark.parametrize("asks", [False, True])
