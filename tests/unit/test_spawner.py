@@ -50,6 +50,24 @@ def test_an_exit_code_and_a_signal(spawner: Spawner) -> None:
     assert [exit.exit_code for exit in exits(spawner, 10)] == [128 + signal.SIGSEGV]
 
 
+def test_what_a_killed_process_has_left_in_another_session_ends_with_its_attempt(
+    spawner: Spawner, tmp_path: Path
+) -> None:
+    """Else the next attempt could run beside it; a worker starts commands in other sessions."""
+    note = tmp_path / "pid"
+    left = f"setsid sh -c 'echo $$ > {note}.part; mv {note}.part {note}; sleep 600'"
+    script = f"{left} & until [ -e {note} ]; do sleep 0.01; done; kill -KILL $$"
+    process = spawn(spawner, script)
+    assert [exit.exit_code for exit in exits(spawner, 10)] == [128 + signal.SIGKILL]
+    spawner.finish(process.output)
+    spawner.end_leftovers(process.output.mark)
+    stat = Path(f"/proc/{note.read_text().strip()}/stat")
+    deadline = time.monotonic() + 30
+    while stat.exists() and " Z " not in stat.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_the_output_of_a_short_program_is_kept_only_if_somebody_needs_it(spawner: Spawner) -> None:
     """A health check that prints without end would fill the memory."""
     answers: list[tuple[int, str]] = []

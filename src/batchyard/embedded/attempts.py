@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     # Only runs that last for some time load what takes samples.
     from batchyard.sampling.samples import Samples
 
+#: Exit codes above this are 128 and the number of the signal that ended the process.
+_SIGNAL_EXIT_CODE = 128
 #: Outcomes by exit code. They are made once, since a run has thousands of them.
 _EXITED = tuple(Outcome(code) for code in range(256))
 
@@ -193,6 +195,8 @@ class Attempts(Generic[A]):
         """Record the end of the attempt. ``at_ms``: when it ended; None is now."""
         del self._by_task[attempt.task]
         offset, length = self._spawner.finish(attempt.output)
+        if (outcome.exit_code or 0) > _SIGNAL_EXIT_CODE:
+            self._spawner.end_leftovers(attempt.output.mark)
         self._events.append(
             Ended(
                 attempt.task,

@@ -329,6 +329,14 @@ class Spawner:
         }
         return [pid for pid, launches in self._suspects.items() if not launches]
 
+    def end_leftovers(self, mark: bytes) -> None:
+        """End what an attempt that has finished has left in other sessions, before the next tick.
+
+        For one that was killed: else its next attempt could run beside its commands.
+        """
+        orphans = self._orphans_in(proc.children_of_this_process())
+        self._end_orphans(pid for pid in orphans if mark and mark in proc.environ_of(pid))
+
     def _end_orphans(self, orphans: Iterable[int]) -> bool:
         """Kill orphans of ended attempts, as the end of a container would. Returns whether any was.
 
