@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 _COLOURS = {"static": "#b8b8b8", "dynamic": "#5b8db8", "longest first": "#2f6b3a"}
-_LEFT, _SCALE, _BAR, _GAP = 290, 130, 14, 16
+_LEFT, _SCALE, _BAR, _GAP = 320, 130, 14, 16
 
 
 def draw(bars: Sequence[tuple[str, str, float]]) -> str:
