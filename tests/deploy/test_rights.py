@@ -80,6 +80,7 @@ JOB_UNSEEN = {
 }
 SUBMITTER_UNSEEN = {
     **JOB_UNSEEN,
+    "ec2:DescribeVolumes": "the hosts of AWS Batch on the endpoint have no disks",
     "ec2:DescribeSpotPriceHistory": "an endpoint that is not AWS is not asked for prices",
     "pricing:GetProducts": "an endpoint that is not AWS is not asked for prices",
 }
@@ -296,7 +297,11 @@ def single_grants(statements: list[dict[str, Any]]) -> Iterator[tuple[dict[str, 
 # -- tasks of ECS --------------------------------------------------------------------------------
 
 #: granted, and not to be seen at the endpoint
-TASK_SUBMITTER_UNSEEN = {"ssm:StartSession": "the aws command asks Session Manager itself"}
+TASK_SUBMITTER_UNSEEN = {
+    "ec2:DescribeLaunchTemplateVersions": "for groups that name no types, unlike those of `ecs`",
+    "ecs:ListContainerInstances": "for clusters without capacity providers, as of `spotfleet`",
+    "ssm:StartSession": "the aws command asks Session Manager itself",
+}
 TASKS = """\
 name: tasks
 image: busybox
