@@ -42,10 +42,9 @@ def _list_ended(
     """Return the ARNs of tasks that ended within the last hour, those of new jobs first."""
     cluster = ecs_clusters.cluster_name(environment)
     job_ids = [job_id for job_id, _ in state.items(JOB)]
-    state.loop.record(job_ids)
     arns: list[str] = []
     for job_id in reversed(job_ids):
-        for row in state.store.attempts(state.loop.row(job_id).number):
+        for row in state.read_attempts(job_id):
             if (
                 row.attempt
                 and row.compute_environment == environment["computeEnvironmentName"]
@@ -85,8 +84,7 @@ def _describe(state: EndpointState, environment: Document, name: str) -> Documen
         if task.compute_environment != environment["computeEnvironmentName"]:
             return None
         return _describe_running(state, environment, job, task)
-    state.loop.record([job["jobId"]])
-    rows = state.store.attempts(key.job_number, child=key.child)
+    rows = state.read_attempts(job["jobId"], key.child)
     row = next((row for row in rows if row.attempt == key.attempt), None)
     if row is None or row.compute_environment != environment["computeEnvironmentName"]:
         return None

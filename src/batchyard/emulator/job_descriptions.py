@@ -21,7 +21,6 @@ def describe(state: EndpointState, request: Document) -> Document:
     if len(job_ids) > MAX_DESCRIBED_JOBS:
         # AWS's message has these spaces.
         raise InvalidRequestError(f"Maximum number of jobs supported is  {MAX_DESCRIBED_JOBS} .")
-    state.loop.record({names.split_child_id(job_id)[0] for job_id in job_ids})
     details = (job_detail(state, job_id) for job_id in dict.fromkeys(job_ids))
     newest_ms = state.newest_visible_ms(state.faults.settings.describe_lag)
     return {
@@ -32,10 +31,7 @@ def describe(state: EndpointState, request: Document) -> Document:
 
 
 def job_detail(state: EndpointState, job_id: str) -> Document | None:
-    """Return the JobDetail of a job or child, or None if there is no such job or child.
-
-    Its endings must have been recorded (``Loop.record``).
-    """
+    """Return the JobDetail of a job or child, or None if there is no such job or child."""
     detail = container_detail(state, job_id)
     document = state.get(JOB, names.split_child_id(job_id)[0])
     if detail is None or document is None or "_task" not in document:
@@ -67,7 +63,7 @@ def container_detail(state: EndpointState, job_id: str) -> Document | None:
 
 def _array_status(state: EndpointState, job_id: str, size: int) -> Document:
     """Return the changing members of an array job."""
-    row, summary = state.loop.row(job_id), state.scheduler.summary(job_id)
+    row, summary = state.read_row(job_id), state.scheduler.summary(job_id)
     counts = {status.value: count for status, count in zip(JobState, summary.counts, strict=True)}
     members: Document = {
         "status": summary.state.value,
@@ -92,8 +88,7 @@ def _child_status(state: EndpointState, document: Document, child: int) -> Docum
     if described is document:  # TagResource, for one, makes a new document.
         return members
     job_state = state.scheduler.child_state(document["jobId"], child)
-    number = state.loop.row(document["jobId"]).number
-    rows = list(state.store.attempts(number, child=child))
+    rows = list(state.read_attempts(document["jobId"], child))
     attempts = [_describe_attempt(state, document, row) for row in rows if row.attempt]
     if job_state.is_terminal:
         changes = _ended_members(state, document, rows, attempts)

@@ -75,8 +75,6 @@ class JobEvents:
         if not rows:
             return
         if self._has_rules():
-            # More children may have ended while the last ends were written.
-            self._state.loop.record(row.id for row in rows)
             events = [event for row in rows for event in self._job_events(row)]
             if events:
                 self._send(events)

@@ -52,7 +52,6 @@ def list_jobs(state: EndpointState, request: Document) -> Document:
     list_entries = _list_children if parents == ["arrayJobId"] else _list_queue
     max_results = MAX_RESULTS if filters else _MAX_RESULTS_WITHOUT_FILTER
     page, token = cut_page(list_entries(state, request), request, max_results)
-    state.loop.record({job_id for job_id, _ in page})
     summaries = [_summarize(state, job_id, index) for job_id, index in page]
     return {"jobSummaryList": summaries} | next_token(token)
 

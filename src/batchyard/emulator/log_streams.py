@@ -27,12 +27,11 @@ def list_streams(state: EndpointState, group: str, since_ms: int = 0) -> Iterato
 def _list_all_streams(state: EndpointState, group: str, since_ms: int) -> Iterator[Stream]:
     documents = (*state.documents(JOB), *state.ecs.job_documents.values())
     jobs = [job for job in documents if log_group_of(job) == group]
-    state.loop.record({job["jobId"] for job in jobs})
     running_tasks = _running_tasks(state)
     for job in jobs:
-        row = state.loop.row(job["jobId"])
+        row = state.read_row(job["jobId"])
         if row.ended_ms is None or row.ended_ms >= since_ms:
-            yield from _ended_streams(state, job, row.number, since_ms)
+            yield from _ended_streams(state, job, since_ms)
             for task in running_tasks.get(job["jobId"], ()):
                 yield _running_stream(state, job, row.number, task)
 
@@ -47,11 +46,9 @@ def _running_tasks(state: EndpointState) -> dict[str, list[Task]]:
     return running_tasks
 
 
-def _ended_streams(
-    state: EndpointState, job: Document, number: int, since_ms: int
-) -> Iterator[Stream]:
+def _ended_streams(state: EndpointState, job: Document, since_ms: int) -> Iterator[Stream]:
     file_names = state.log_files.file_names(job["jobId"])
-    for row in state.store.attempts(number, started_only=True):
+    for row in state.read_attempts(job["jobId"], started_only=True):
         if row.started_ms is not None and row.ended_ms >= since_ms:
             has_file = f"{row.child}-{row.attempt}.log" in file_names
             yield _ended_stream(state, job, row, may_have_file=has_file)
@@ -92,8 +89,7 @@ def delete_stream(state: EndpointState, group: str, name: str) -> bool:
 
 
 def _find_attempt_stream(state: EndpointState, job: Document, key: AttemptKey) -> Stream | None:
-    state.loop.record([job["jobId"]])
-    for row in state.store.attempts(key.job_number, child=key.child):
+    for row in state.read_attempts(job["jobId"], key.child):
         if row.attempt == key.attempt and row.started_ms is not None:
             return _ended_stream(state, job, row, may_have_file=True)
     task = state.loop.find_running_task(job["jobId"], key.child)

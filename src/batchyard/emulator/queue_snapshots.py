@@ -16,7 +16,6 @@ def get_snapshot(state: EndpointState, request: Document) -> Document:
         # With fair share, each job that left may have been ahead of any other.
         departures = [(-1, departed_ms) for _, departed_ms in departures]
     front = state.scheduler.front_of(queue["jobQueueArn"], _MAX_JOBS)
-    state.loop.record(job_id for job_id, _ in front)
     jobs = []
     for job_id, index in front:
         job = state.get(JOB, job_id)
@@ -79,14 +78,14 @@ def _position_since_ms(
     state: EndpointState, job: Document, index: int, departures: list[tuple[int, int]]
 ) -> int:
     """Return when a child became RUNNABLE, or when the last one ahead of it left the line."""
-    row = state.loop.row(job["jobId"])
+    row = state.read_row(job["jobId"])
     times_ms: list[int] = [job["createdAt"]]
     for entry in job["dependsOn"]:
         if "jobId" in entry:
             parent, _ = names.split_child_id(entry["jobId"])
             times_ms.append(state.loop.row(parent).ended_ms or 0)
     if row.attempts:
-        attempts = state.store.attempts(row.number, child=index)
+        attempts = state.read_attempts(job["jobId"], index)
         times_ms += [attempt.ended_ms for attempt in attempts]
     times_ms += [departed_ms for number, departed_ms in departures if number <= row.number]
     return max(times_ms)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from batchyard.batch.jobs import Job, Resources
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.loop import Loop, TaskMaker
-from batchyard.embedded.store import JobRow, Store
+from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.emulator import names
 from batchyard.emulator.api_errors import InvalidRequestError
 from batchyard.emulator.ecs.records import EcsState
@@ -151,6 +151,24 @@ class EndpointState:
 
     def arn(self, kind: str, name: str) -> str:
         return names.batch_arn(self.region, kind, name)
+
+    # -- ends of children -------------------------------------------------------------------------
+
+    def read_row(self, job_id: str) -> JobRow:
+        """Return the row of a job, with all that has ended until now."""
+        self.loop.record([job_id])
+        return self.loop.row(job_id)
+
+    def read_attempts(
+        self, job_id: str, child: int | None = None, *, started_only: bool = False
+    ) -> Iterator[AttemptRow]:
+        """Return the attempts of a job, or of one child, that have ended until now.
+
+        Their output is in the files then. The loop writes while requests are answered, so that the
+        store alone may lack the last ones.
+        """
+        number = self.read_row(job_id).number
+        return self.store.attempts(number, child=child, started_only=started_only)
 
     # -- documents --------------------------------------------------------------------------------
 

@@ -68,8 +68,7 @@ def _observe(state: EndpointState, container: Container) -> None:
     if container.checkup is not None:
         container.checkup.end()
     # This writes the output too, so that a stopped task has its whole log.
-    state.loop.record([container.job_id])
-    rows = list(state.store.attempts(container.number))
+    rows = list(state.read_attempts(container.job_id))
     container.end = rows[-1] if rows else _never_placed(state, container)
     container.started_ms = container.end.started_ms
 
