@@ -102,6 +102,8 @@ $(STAMP): pyproject.toml
 	@$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@# Compiles the tests once: else each process of `make test` does so for itself, at the same time.
+	@$(PYTEST) --collect-only -q >/dev/null || true
 	@touch $(STAMP)
 
 NEEDS_PYTHON = $(PYTHON) -c 'import sys; sys.exit("batchyard needs Python 3.11 or newer; name it with make PYTHON=...") if sys.version_info < (3, 11) else None'
