@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import prestarted
+from pauses import pause
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Yard:
         return [sys.executable, "-m", "batchyard", *args]
 
     def wait_for(self, condition: Callable[[], object], seconds: float = 300) -> None:
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while not condition():
-            assert time.monotonic() < deadline, "it did not happen in time"
-            time.sleep(0.02)
+            assert time.monotonic() < began + seconds, "it did not happen in time"
+            pause(began)

@@ -17,6 +17,7 @@ from typing import Any
 from emulator_endpoint import UNKIND, Endpoint
 
 import prestarted
+from pauses import pause
 
 BUCKET = "lab-runs"
 #: what jobs find: the `batchyard-worker` and the `python` under test
@@ -205,8 +206,8 @@ class Lab:
 def until(
     look: Callable[[], Any], is_so: Callable[[Any], bool] = bool, within_s: float = 300
 ) -> Any:
-    deadline = time.monotonic() + within_s
+    began = time.monotonic()
     while not is_so(found := look()):
-        assert time.monotonic() < deadline, f"still {found}"
-        time.sleep(0.1)
+        assert time.monotonic() < began + within_s, f"still {found}"
+        pause(began)
     return found

@@ -43,6 +43,7 @@ from batchyard.environments import Environment
 from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Need, Pipeline, Step
 from batchyard.plan import RunPart
+from pauses import pause
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "emulator"))
 from emulator_endpoint import UNKIND, Endpoint
@@ -288,10 +289,10 @@ def wait(engine: RunEngine, ids: list[str], seconds: float = 300) -> None:
 
 
 def until(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        assert time.monotonic() < began + seconds, "it did not happen in time"
+        pause(began)
 
 
 def ends(engine: RunEngine, ids: list[str]) -> list[tuple[str, int, int, str | None, int | None]]:

@@ -17,6 +17,7 @@ import boto3
 from botocore.config import Config
 
 import prestarted
+from pauses import pause
 
 BATCHYARD = Path(sys.executable).with_name("batchyard")
 AWS = Path(sys.executable).with_name("aws")
@@ -209,8 +210,8 @@ def is_running(pid: int) -> bool:
 
 def until(look: Callable[[], Any], is_so: Callable[[Any], bool], within_s: float = 300) -> Any:
     """What `look` finds, once `is_so` holds for it."""
-    deadline = time.monotonic() + within_s
+    began = time.monotonic()
     while not is_so(value := look()):
-        assert time.monotonic() < deadline, f"still {value}"
-        time.sleep(0.01)
+        assert time.monotonic() < began + within_s, f"still {value}"
+        pause(began)
     return value
