@@ -73,7 +73,8 @@ class Popen(subprocess.Popen[Any]):
         # restore_signals, gid, gids, uid, umask, start_new_session, process_group
         is_usual = rest[9:] == (True, None, None, None, -1, False, -1)
         environ = dict(os.environ if env is None else env)
-        kind = kind_of([os.fspath(word) for word in args]) if isinstance(args, list) else None
+        words = [os.fspath(word) for word in args] if isinstance(args, list) else []
+        kind = kind_of(words, environ)
         if not (kind and is_usual and is_same_start(environ)) or (
             executable or preexec_fn or pass_fds or shell
         ):
@@ -81,7 +82,7 @@ class Popen(subprocess.Popen[Any]):
             super()._execute_child(args, *more)  # type: ignore[misc]
             return
         request = {
-            "argv": [os.fspath(word) for word in args],
+            "argv": words,
             "cwd": os.path.abspath(os.fspath(cwd or ".")),
             "environ": environ,
         }
@@ -143,8 +144,12 @@ def run(
     return done
 
 
-def kind_of(argv: list[str]) -> str | None:
-    """Return which server can start this command; None if none can."""
+def kind_of(argv: list[str], environ: Mapping[str, str]) -> str | None:
+    """Return which server can start this command; None if none can.
+
+    Commands that call no AWS are most. A process without boto3 is a third as large, and forking it
+    takes half as long.
+    """
     if argv == [sys.executable, "-m", "batchyard.worker"]:
         return "worker"
     if argv[:3] == [sys.executable, "-m", "batchyard"]:
@@ -153,7 +158,9 @@ def kind_of(argv: list[str]) -> str | None:
         words = argv[1:]
     else:
         return "aws" if argv[:1] == [str(BIN / "aws")] else None
-    return "endpoint" if words[:1] == ["emulate"] else "command"
+    if words[:1] == ["emulate"]:
+        return "endpoint"
+    return "command on aws" if "AWS_ENDPOINT_URL" in environ else "command"
 
 
 def is_same_start(environ: Mapping[str, str]) -> bool:

@@ -27,7 +27,8 @@ from typing import Any
 #: libraries that a kind of command needs, and the parts of batchyard; NumPy, which starts threads,
 #: must not be among what they import
 LIBRARIES = {
-    "command": ("boto3", "s3transfer.manager"),
+    "command": (),
+    "command on aws": ("boto3", "s3transfer.manager"),
     "endpoint": (
         *("boto3", "werkzeug.serving", "moto.server"),
         *(f"moto.{service}.responses" for service in ("s3", "logs", "iam", "ec2", "sts")),
@@ -37,7 +38,8 @@ LIBRARIES = {
 }
 #: services whose models, which botocore reads from large JSON files, are parsed beforehand
 SERVICES = {
-    "command": (
+    "command": (),
+    "command on aws": (
         *("autoscaling", "batch", "cloudformation", "ec2", "ecr", "ecs", "iam", "logs", "s3"),
         *("service-quotas", "ssm", "sts"),
     ),
@@ -45,8 +47,10 @@ SERVICES = {
     "worker": ("s3",),
     "aws": ("batch", "cloudformation", "logs", "s3"),
 }
+COMMANDS = ("aws", "batch", "cli", "doctor", "embedded", "engines", "infra", "pipeline_file")
 PARTS = {
-    "command": ("aws", "batch", "cli", "doctor", "engines", "infra", "pipeline_file"),
+    "command": COMMANDS,
+    "command on aws": COMMANDS,
     "endpoint": ("cli.emulate", "emulator"),
     "worker": ("worker",),
     "aws": (),
@@ -59,7 +63,8 @@ def main(kind: str, control: socket.socket) -> None:
         importlib.import_module(name)
     for part in PARTS[kind]:
         import_all(f"batchyard.{part}")
-    parse_models(SERVICES[kind])
+    if SERVICES[kind]:
+        parse_models(SERVICES[kind])
     if kind == "endpoint":
         ask_moto_once()
     # Some libraries set variables when they are imported.
