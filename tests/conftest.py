@@ -9,13 +9,18 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import prestarted
 from command_yard import Yard
 
 SEED = int(os.environ.get("BATCHYARD_TESTS_SEED", "20261115"))
+
+#: where other processes of pytest find the servers of this one, once there are some
+_address = ""
 
 # A busy machine is no fault of the code under test, so an example may take any time.
 settings.register_profile(
@@ -36,6 +41,19 @@ settings.load_profile("same")
 # interrupt what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let each process of pytest-xdist start commands from the servers of this one."""
+    global _address
+    _address = _address or prestarted.share()
+    node.workerinput["prestarted"] = _address
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        prestarted.use_shared(config.workerinput["prestarted"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,8 @@ of CPU to start, nearly all of it imports, and the tests start thousands. What r
 process of its own with its own arguments, environment, folder, files and exit status; only its
 parent is another one. Set BATCHYARD_TESTS_REAL_START=1 to start every command from the beginning.
 
-The other side is prestarted_server.py.
+The other side is prestarted_server.py. Where pytest runs in several processes, they share the
+servers of the first one: `share` and `use_shared`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import secrets
 import select
 import socket
 import struct
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,8 @@ IS_OFF = bool(os.environ.get("BATCHYARD_TESTS_REAL_START"))
 #: Python reads these when it starts: where they differ, a forked process would not be the same.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "COVERAGE")
 
-_servers: dict[str, _Server] = {}
+_servers: dict[str, _Server | _SharedServer] = {}
+_shared_address = ""
 _starting = threading.Lock()
 
 
@@ -47,18 +51,74 @@ class _Server:
         self._lock = threading.Lock()
         atexit.register(self._stop)
 
+    @property
+    def control(self) -> socket.socket:
+        return self._control
+
     def start(self, request: Mapping[str, Any], files: Sequence[int]) -> tuple[int, socket.socket]:
         """Start a command. Returns its process id and the socket that its exit status comes on."""
-        ours, theirs = socket.socketpair()
-        with theirs, self._lock:
-            socket.send_fds(self._control, [b"start"], [theirs.fileno(), *files])
-        body = json.dumps(request).encode()
-        ours.sendall(struct.pack("!I", len(body)) + body)
-        return _receive(ours), ours
+        with self._lock:
+            return _request_start(self._control, request, files)
 
     def _stop(self) -> None:
+        # Other processes may hold the socket, too.
+        self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
         self._process.wait()
+
+
+class _SharedServer:
+    """The server of another process of pytest. A message on its socket is never torn apart."""
+
+    def __init__(self, kind: str, address: str) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(f"\0{address}")
+            connection.send(kind.encode())
+            _, (fd,), _, _ = socket.recv_fds(connection, 16, 1)
+        os.set_inheritable(fd, False)
+        self.control = socket.socket(fileno=fd)
+
+    def start(self, request: Mapping[str, Any], files: Sequence[int]) -> tuple[int, socket.socket]:
+        return _request_start(self.control, request, files)
+
+
+def _request_start(
+    control: socket.socket, request: Mapping[str, Any], files: Sequence[int]
+) -> tuple[int, socket.socket]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        socket.send_fds(control, [b"start"], [theirs.fileno(), *files])
+    body = json.dumps(request).encode()
+    ours.sendall(struct.pack("!I", len(body)) + body)
+    return _receive(ours), ours
+
+
+def share() -> str:
+    """Let other processes use the servers of this one. Returns the address for `use_shared`.
+
+    A server is still started when it is first needed. Each process would need seconds of CPU time
+    to start its own.
+    """
+    address = f"batchyard-tests-{os.getpid()}-{secrets.token_hex(8)}"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"\0{address}")
+    listener.listen()
+    threading.Thread(target=_hand_out, args=(listener,), daemon=True).start()
+    return address
+
+
+def use_shared(address: str) -> None:
+    """Start commands by the servers of the process that has called `share`."""
+    global _shared_address
+    _shared_address = address
+
+
+def _hand_out(listener: socket.socket) -> None:
+    while True:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):  # who asks may be killed meanwhile
+            if kind := connection.recv(100).decode():
+                socket.send_fds(connection, [b"control"], [_server(kind).control.fileno()])
 
 
 class Popen(subprocess.Popen[Any]):
@@ -174,10 +234,11 @@ def _start_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name.startswith(READ_AT_START)}
 
 
-def _server(kind: str) -> _Server:
+def _server(kind: str) -> _Server | _SharedServer:
     with _starting:
         if kind not in _servers:
-            _servers[kind] = _Server(kind)
+            shared = _shared_address
+            _servers[kind] = _SharedServer(kind, shared) if shared else _Server(kind)
         return _servers[kind]
 
 

@@ -9,6 +9,7 @@ the other end of the socket is closed. It never runs a command itself and has on
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import io
@@ -160,7 +161,7 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
             return None
         status = socket.socket(fileno=files[0])
         request = read_request(status)
-        pid = os.fork()
+        pid = os.fork() if request is not None else None
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -172,8 +173,12 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
             return request
         for fd in files[1:]:
             os.close(fd)
+        if pid is None:
+            status.close()
+            continue
         waiting[pid] = status
-        status.sendall(struct.pack("!i", pid))
+        with contextlib.suppress(OSError):  # nobody waits for it any more
+            status.sendall(struct.pack("!i", pid))
 
 
 def stop_all(waiting: dict[int, socket.socket]) -> None:
@@ -194,12 +199,17 @@ def report_ended(waiting: dict[int, socket.socket]) -> None:
                 pass
 
 
-def read_request(status: socket.socket) -> dict[str, Any]:
-    (length,) = struct.unpack("!I", status.recv(4, socket.MSG_WAITALL))
+def read_request(status: socket.socket) -> dict[str, Any] | None:
+    """Return the request, None if who sent it was killed meanwhile. Others go on."""
+    head = status.recv(4, socket.MSG_WAITALL)
+    length = struct.unpack("!I", head)[0] if len(head) == 4 else 0
     body = bytearray()
     while len(body) < length:
-        body += status.recv(length - len(body))
-    request: dict[str, Any] = json.loads(body)
+        part = status.recv(length - len(body))
+        if not part:
+            return None
+        body += part
+    request: dict[str, Any] | None = json.loads(body) if body else None
     return request
 
 
