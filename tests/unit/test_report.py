@@ -409,7 +409,7 @@ def many(count: int) -> Iterator[AttemptDetail]:
         )
 
 
-@pytest.mark.parametrize("count", [10_000, 100_000])
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_a_large_run_makes_a_small_page_soon(count: int) -> None:
     bad = -(-count // 11)
     big = step(state=JobState.FAILED, size=count, succeeded=count - bad, failed=bad, attempts=count)
