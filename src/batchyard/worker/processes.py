@@ -79,8 +79,10 @@ class CommandRunner:
         ).start()
         wait = _Wait(self, process, number)
         wait.run()
-        was_interrupted = wait.is_stopped
         use = self.sampler.end() if self.sampler is not None else None
+        # The signal may also have reached the command, which has ended before this thread read that
+        # it came. Its exit code says nothing then: many programs exit 0 on SIGTERM.
+        was_interrupted = wait.is_stopped or self.stop_requests.has_signal()
         # The process is a zombie and keeps the id of its group, so no other group gets the signal.
         _signal_group(process, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)

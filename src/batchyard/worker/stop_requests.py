@@ -58,6 +58,10 @@ class StopRequests:
     def is_stopping(self) -> bool:
         return bool(self._requests)
 
+    def has_signal(self) -> bool:
+        """Return whether this container itself was asked to end, and not only its host."""
+        return any(not request.ends_host for request in self._requests)
+
     def is_too_late(self) -> bool:
         """Return whether transfers must be given up so that the worker can exit in time."""
         request = self.first

@@ -6,10 +6,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from batchyard.sampling.samples import SampledUse
+from batchyard.worker.command_sampler import CommandSampler
 from batchyard.worker.errors import EXIT_MACHINE, WorkerError
 from batchyard.worker.memory import count_oom_kills
 from batchyard.worker.processes import Abandonment, CommandResult, CommandRunner
@@ -121,6 +124,30 @@ def test_a_sigterm_to_everything_may_reach_the_command_first(tmp_path: Path) -> 
     threading.Thread(target=request_stop, daemon=True).start()
     result = command_runner(tmp_path, stop_requests).run("echo $$ > pid; kill -TERM $$", 0)
     assert result.was_interrupted
+
+
+class SamplerAtSigterm(CommandSampler):
+    """Gets a stop request at the end of the command, as if a signal had come a moment before."""
+
+    def __init__(self, stop_requests: StopRequests, *, ends_host: bool) -> None:
+        super().__init__({})
+        self._stop_requests, self._ends_host = stop_requests, ends_host
+
+    def end(self) -> SampledUse | None:
+        self._stop_requests.add("stopped", 30, ends_host=self._ends_host)
+        return super().end()
+
+
+@pytest.mark.parametrize("ends_host", [False, True])
+def test_a_command_may_exit_0_on_a_sigterm_that_the_worker_has_not_read(
+    tmp_path: Path, ends_host: bool
+) -> None:
+    """Only a signal can have reached the command. A notice for the host is the worker's alone."""
+    stop_requests = StopRequests()
+    sampler = SamplerAtSigterm(stop_requests, ends_host=ends_host)
+    runner = replace(command_runner(tmp_path, stop_requests), sampler=sampler)
+    result = runner.run("exit 0", 0)
+    assert (result.exit_code, result.was_interrupted) == (0, not ends_host)
 
 
 def test_a_command_that_ends_itself_by_sigterm_has_failed(tmp_path: Path) -> None:
