@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,6 +85,15 @@ INSERT INTO command SELECT job, number, 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0 FROM 
 DROP TABLE old_command;
 """,
     use_table.SCHEMA,
+)
+
+
+#: Old versions of SQLite take at most 999 values.
+_ROWS_AT_A_TIME = 60
+_ATTEMPT_VALUES = "(" + ",".join("?" * 16) + ")"
+_INSERT_ATTEMPT = f"INSERT OR REPLACE INTO attempt VALUES {_ATTEMPT_VALUES}"
+_INSERT_MANY_ATTEMPTS = (
+    f"INSERT OR REPLACE INTO attempt VALUES {','.join([_ATTEMPT_VALUES] * _ROWS_AT_A_TIME)}"
 )
 
 
@@ -228,7 +238,7 @@ class Store:
             db.executemany(
                 f"INSERT INTO job VALUES ({_placeholders(14)})", map(_to_columns, new_jobs)
             )
-            db.executemany(f"INSERT OR REPLACE INTO attempt VALUES ({_placeholders(16)})", attempts)
+            _insert_attempts(db, attempts)
             db.executemany(f"INSERT OR REPLACE INTO command VALUES ({_placeholders(12)})", commands)
             use_table.insert(db, uses)
             db.executemany(
@@ -391,6 +401,14 @@ class Store:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+
+def _insert_attempts(db: sqlite3.Connection, rows: Iterable[AttemptRow]) -> None:
+    """Insert many rows at a time: each statement gives the interpreter lock to another thread."""
+    rows = iter(rows)
+    while len(batch := list(islice(rows, _ROWS_AT_A_TIME))) == _ROWS_AT_A_TIME:
+        db.execute(_INSERT_MANY_ATTEMPTS, list(chain.from_iterable(batch)))
+    db.executemany(_INSERT_ATTEMPT, batch)
 
 
 def _prepare(db: sqlite3.Connection, path: Path, create: bool, is_read_only: bool) -> None:
