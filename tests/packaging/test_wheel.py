@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,10 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+
+HAS_LIBRARY = (
+    "from batchyard.embedded.short_runs import find_library; print(find_library() is not None)"
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
@@ -90,3 +95,34 @@ def test_the_worker_starts_and_says_what_it_needs(bin_folder: Path, tmp_path: Pa
         text=True,
     )
     assert done.returncode == 78 and "BATCHYARD_ORDERS" in done.stderr
+
+
+def test_the_wheel_has_compiled_code_for_this_platform(bin_folder: Path, tmp_path: Path) -> None:
+    (wheel,) = bin_folder.parents[1].glob("*.whl")
+    assert wheel.name.endswith("-py3-none-linux_x86_64.whl") or platform.machine() != "x86_64"
+    assert execute(tmp_path, str(bin_folder / "python"), "-c", HAS_LIBRARY) == "True\n"
+
+
+def test_without_a_compiler_the_wheel_is_for_every_platform(
+    bin_folder: Path, tmp_path: Path
+) -> None:
+    """It has no compiled code, and runs commands all the same."""
+    clone, environment = bin_folder.parents[1] / "clone", tmp_path / "environment"
+    execute(tmp_path, sys.executable, "-m", "venv", str(environment))
+    pip = (str(environment / "bin/pip"), "--quiet", "--disable-pip-version-check")
+    no_compiler = ("env", "CC=no-compiler-has-this-name")
+    build = ("wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(clone))
+    execute(tmp_path, *no_compiler, *pip, *build)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    execute(tmp_path, *pip, "install", str(wheel))
+    python = str(environment / "bin/python")
+    assert execute(tmp_path, python, "-c", HAS_LIBRARY) == "False\n"
+    commands = tmp_path / "commands.txt"
+    commands.write_text("".join(f"echo line {number}\n" for number in range(100)))
+    batchyard = str(environment / "bin/batchyard")
+    execute(tmp_path, batchyard, "run", str(commands))
+    lines = execute(tmp_path, batchyard, "logs", "last").splitlines()
+    assert sorted(line for line in lines if line.startswith("line")) == sorted(
+        commands.read_text().replace("echo ", "").splitlines()
+    )

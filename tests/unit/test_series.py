@@ -312,7 +312,7 @@ def test_a_program_that_cannot_be_started_has_ended(tmp_path: Path) -> None:
     deadline = time.monotonic() + 10
     try:
         with spawner.lock:
-            slots.launch(Launch((program,), {}, spawner.null, output, None))
+            slots.launch(Launch((program,), {}, output, None))
         while not endings.launches and time.monotonic() < deadline:
             time.sleep(0.01)
     finally:
@@ -343,7 +343,7 @@ def test_a_stop_ends_the_process_and_withdraws_its_followers(tmp_path: Path, sig
 
 
 def test_nothing_waits_for_a_process_that_cannot_be_watched(tmp_path: Path) -> None:
-    """Without a free file number, nothing shows how long a process runs."""
+    """With file numbers only for its pipe, nothing shows how long a process runs."""
     runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))))
     tasks = [make_task(number, command) for number, command in enumerate(("sleep 600", "true"))]
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -351,10 +351,11 @@ def test_nothing_waits_for_a_process_that_cannot_be_watched(tmp_path: Path) -> N
     deadline = time.monotonic() + 5
     try:
         with runner.lock:
+            pipe = (os.dup(0), os.dup(0))
+            for number in pipe:
+                os.close(number)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(pipe) + 1, limits[1]))
             runner.start(*tasks)
-            free_number = os.dup(0)
-            os.close(free_number)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (free_number, limits[1]))
             while Withdrawn(tasks[1]) not in events and time.monotonic() < deadline:
                 runner.wait(0.01)
                 events += runner.take_events()
@@ -362,17 +363,3 @@ def test_nothing_waits_for_a_process_that_cannot_be_watched(tmp_path: Path) -> N
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         runner.close()
     assert [type(event) for event in events] == [Started, Withdrawn]
-
-
-def test_followers_without_room_for_their_pipes_are_withdrawn_at_once(tmp_path: Path) -> None:
-    runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))), max_followers=2)
-    tasks = [make_task(number, "true") for number in range(7)]
-    try:
-        with runner.lock:
-            runner.start(*tasks[:5])
-            runner.start(*tasks[5:])
-            events = [(type(event), event.task.child) for event in runner.take_events()]
-    finally:
-        runner.close()
-    first = [(Started, 0), (Withdrawn, 4), (Withdrawn, 3)]
-    assert events == [*first, (Started, 5), (Withdrawn, 6)]

@@ -107,8 +107,10 @@ class Attempts(Generic[A]):
         self._by_task: dict[Task, A] = {}
         self._events: list[Event] = []
 
-    def output_for(self, task: Task) -> Output:
-        return self._spawner.open_output((task.step, task.index_in_step, task.attempt), task.mark)
+    def output_for(self, task: Task, *, has_pipe: bool = True) -> Output:
+        """Return the output of a new attempt; see ``Spawner.open_output``."""
+        name = (task.step, task.index_in_step, task.attempt)
+        return self._spawner.open_output(name, task.mark, has_pipe=has_pipe)
 
     def add(self, attempt: A) -> None:
         self._by_task[attempt.task] = attempt
@@ -116,9 +118,6 @@ class Attempts(Generic[A]):
     def find(self, tasks: Iterable[Task]) -> list[A]:
         """Return the attempts of the tasks, without tasks that are over."""
         return [self._by_task[task] for task in tasks if task in self._by_task]
-
-    def __len__(self) -> int:
-        return len(self._by_task)
 
     def list_all(self) -> list[A]:
         """Return all attempts that run."""
@@ -133,11 +132,7 @@ class Attempts(Generic[A]):
         """Record that the attempt was not started."""
         del self._by_task[attempt.task]
         self._spawner.discard(attempt.output)
-        self.refuse(attempt.task)
-
-    def refuse(self, task: Task) -> None:
-        """Record that a follower will have no attempt."""
-        self._events.append(Withdrawn(task))
+        self._events.append(Withdrawn(attempt.task))
 
     def begin_command(self, attempt: A) -> int | None:
         """Return the number of the attempt's next command; None if no command is left."""

@@ -115,12 +115,6 @@ def max_open_files(pid: int = 0) -> int:
     return sys.maxsize if hard == resource.RLIM_INFINITY else hard
 
 
-def open_file_limit() -> int:
-    """Return how many files this process may have open now."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
-
-
 def allow_open_files(count: int, at_best: int = 0) -> None:
     """Raise the limit of open files to at least ``count``, and to ``at_best`` if that is allowed.
 

@@ -51,7 +51,10 @@ def _attributes() -> ctypes.Array[ctypes.c_char]:
     return attributes
 
 
-_ATTRIBUTES = _attributes()
+#: The number of a file that is not open.
+NO_FILE = -1
+#: Attributes of every new process.
+ATTRIBUTES = _attributes()
 
 
 class SharedEnviron(dict[bytes, bytes]):
@@ -91,17 +94,34 @@ class Environ(MutableMapping[bytes, bytes]):
     def __len__(self) -> int:
         return len({**self.shared, **self.own})
 
+    def encode(self) -> Variables:
+        if not self.shared.keys().isdisjoint(self.own):
+            return Variables(SharedEnviron({**self.shared, **self.own}))
+        return Variables(self.shared, _encode_variables(self.own))
+
+
+class Variables:
+    """The variables of one process, in the form that C needs."""
+
+    __slots__ = ("own", "own_count", "shared", "shared_count")
+
+    def __init__(self, shared: SharedEnviron, own: Sequence[bytes] = ()) -> None:
+        """``own``: texts like b"NAME=value", whose names ``shared`` does not have."""
+        #: C's array of the shared variables, which ends with a null pointer.
+        self.shared = shared.pointers
+        self.shared_count = len(shared)
+        #: The own variables, each with a null byte behind it.
+        self.own = b"\0".join([*own, b""])
+        self.own_count = len(own)
+
     @property
     def pointers(self) -> ctypes.Array[ctypes.c_char_p]:
         """C's array of all variables."""
-        own, shared = self.own, self.shared
-        if not shared.keys().isdisjoint(own):
-            return _pointers(_encode_variables({**shared, **own}))
-        count = len(shared)
-        texts: list[ctypes.c_char_p | bytes | None] = [*_encode_variables(own)]
-        pointers = (ctypes.c_char_p * (count + len(own) + 1))()
-        ctypes.memmove(pointers, shared.pointers, count * _POINTER_SIZE)
-        pointers[count:-1] = texts
+        count = self.shared_count
+        pointers = (ctypes.c_char_p * (count + self.own_count + 1))()
+        ctypes.memmove(pointers, self.shared, count * _POINTER_SIZE)
+        own: list[ctypes.c_char_p | bytes | None] = [*self.own.split(b"\0")[:-1]]
+        pointers[count:-1] = own
         return pointers
 
 
@@ -152,45 +172,39 @@ def _file_actions(stdin: int, stdout: int) -> ctypes.Array[ctypes.c_char]:
 class Program:
     """A program to start as the leader of a new session, with all that C needs for it.
 
-    ``stdout`` is also its stderr. Raises ValueError for arguments or variables that no program can
-    have.
+    Raises ValueError for arguments or variables that no program can have.
     """
 
-    __slots__ = ("_arguments", "_path", "_pid")
+    __slots__ = ("arguments", "encoded_path", "path", "variables")
 
-    def __init__(
-        self,
-        path: str,
-        argv: Sequence[str],
-        environ: Mapping[bytes, bytes],
-        stdin: int,
-        stdout: int,
-    ) -> None:
-        self._path = path
-        self._pid = ctypes.c_int()
-        encoded_path, arguments = _encode_command(path, tuple(argv))
-        #: Arguments of the C function.
-        self._arguments = (
-            ctypes.byref(self._pid),
-            encoded_path,
-            _file_actions(stdin, stdout),
-            _ATTRIBUTES,
-            arguments,
-            environ.pointers
-            if isinstance(environ, Environ)
-            else _pointers(_encode_variables(environ)),
+    def __init__(self, path: str, argv: Sequence[str], environ: Mapping[bytes, bytes]) -> None:
+        self.path = path
+        self.encoded_path, self.arguments = _encode_command(path, tuple(argv))
+        self.variables = (
+            environ.encode() if isinstance(environ, Environ) else Variables(SharedEnviron(environ))
         )
 
-    def start(self) -> int:
-        """Start the program, and return its pid. Raises OSError if it cannot be started."""
-        error = _posix_spawn(*self._arguments)
+    def start(self, stdin: int, stdout: int) -> int:
+        """Start the program with ``stdout`` also as its stderr, and return its pid.
+
+        Raises OSError if it cannot be started.
+        """
+        pid = ctypes.c_int()
+        error = _posix_spawn(
+            ctypes.byref(pid),
+            self.encoded_path,
+            _file_actions(stdin, stdout),
+            ATTRIBUTES,
+            self.arguments,
+            self.variables.pointers,
+        )
         if error:
-            raise OSError(error, os.strerror(error), self._path)
-        return self._pid.value
+            raise OSError(error, os.strerror(error), self.path)
+        return pid.value
 
 
 def spawn(
     program: str, argv: Sequence[str], environ: Mapping[bytes, bytes], stdin: int, stdout: int
 ) -> int:
     """Start a program, see ``Program``, and return its pid. Raises OSError or ValueError."""
-    return Program(program, argv, environ, stdin, stdout).start()
+    return Program(program, argv, environ).start(stdin, stdout)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
@@ -63,17 +62,14 @@ class ProcessRunner:
         *,
         enforces_memory: bool = False,
         memory_use: MemoryUse | None = None,
-        max_followers: int = sys.maxsize,
     ) -> None:
         """``enforces_memory``: kill an attempt that uses more memory than it requested.
 
-        ``memory_use``: gets the peaks of attempts that succeed. ``max_followers``: of all series
-        together, since each has a pipe from the beginning; the others are withdrawn at once.
+        ``memory_use``: gets the peaks of attempts that succeed.
         """
         self._spawner = spawner
         self._enforces_memory = enforces_memory
         self._memory_use = memory_use
-        self._max_followers = max_followers
         self._ticks = 0
         self.lock = spawner.lock
         self._slots = Slots(spawner, self, now_ms)
@@ -81,22 +77,17 @@ class ProcessRunner:
         self._oom_kills = _oom_kill_count()
 
     def start(self, task: Task, *followers: Task) -> None:
-        room = self._count_room_for_followers() if followers else 0
         attempt = self._add_attempt(task)
         self._attempts.record_start(attempt)
         launches = [self._prepare_next(attempt)]
-        for follower in followers[:room]:
+        for follower in followers:
             launches.append(self._prepare_next(self._add_attempt(follower)))
-        for follower in reversed(followers[room:]):
-            self._attempts.refuse(follower)
         self._launch(launches)
 
-    def _count_room_for_followers(self) -> int:
-        # Each slot has one attempt that runs. What else has a pipe are followers, or their ends.
-        return max(0, self._max_followers - (len(self._attempts) - self._slots.busy))
-
     def _add_attempt(self, task: Task) -> _ProcessAttempt:
-        attempt = _ProcessAttempt(task, self._attempts.output_for(task))
+        # The commands of an attempt share a pipe. A single one opens its own when it starts.
+        output = self._attempts.output_for(task, has_pipe=task.has_several_commands)
+        attempt = _ProcessAttempt(task, output)
         self._attempts.add(attempt)
         return attempt
 
@@ -189,7 +180,7 @@ class ProcessRunner:
             return None
         task = attempt.task
         programs = _programs(task.command(number), task.environ)
-        launch = Launch(programs, task.environ, self._spawner.null, attempt.output, attempt)
+        launch = Launch(programs, task.environ, attempt.output, attempt)
         attempt.launch = launch
         return launch
 

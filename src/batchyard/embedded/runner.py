@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Number of the command in the step's list; only for a step with a list.
 COMMAND_VARIABLE = b"BATCHYARD_COMMAND"
 #: Attempts that start one after the other without a turn between them, at most.
-MAX_SERIES_LENGTH = 8
+MAX_SERIES_LENGTH = 16
 
 
 class CommandEnd(NamedTuple):
@@ -148,8 +148,7 @@ class Runner(Protocol):
         """Begin the attempt. An attempt that cannot start is reported as ``Ended``.
 
         ``followers`` start one after the other, each when the one before it has succeeded after a
-        short time. Else they are reported as ``Withdrawn``, the last one first; so are followers
-        that would need too many open files. Only for a runner
+        short time. Else they are reported as ``Withdrawn``, the last one first. Only for a runner
         of processes, and for attempts of a single command.
         """
 

@@ -13,7 +13,6 @@ as much for each of them, since the code of the loop then stays in the caches of
 from __future__ import annotations
 
 import os
-import select
 import signal
 import threading
 from collections import deque
@@ -22,12 +21,10 @@ from contextlib import suppress
 from typing import Protocol
 
 from batchyard.embedded.posix_spawn import Program
-from batchyard.embedded.spawner import Exit, Output, Process, Spawner
+from batchyard.embedded.short_runs import ShortRun, ShortRunner
+from batchyard.embedded.spawner import Exit, Output, Process, Spawner, exit_code_of
 from batchyard.errors import OperationalError
 
-#: After this time the pipe of a process is watched, since a full pipe would block the process. The
-#: followers of the process are withdrawn, since another slot may be free.
-_SHORT_MS = 4
 #: After this time the processes of a series that have ended are reported.
 _REPORT_AFTER_MS = 10
 _CLOSE_PATIENCE_S = 10.0
@@ -53,7 +50,6 @@ class Launch:
         self,
         candidates: tuple[tuple[str, tuple[str, ...]], ...],
         environ: Mapping[bytes, bytes],
-        stdin: int,
         output: Output,
         owner: object,
     ) -> None:
@@ -63,7 +59,7 @@ class Launch:
         self.output = output
         #: Any object of the caller.
         self.owner = owner
-        #: None until the process runs.
+        #: None until the process has run for some time. A short process ends before.
         self.process: Process | None = None
         #: Why the process could not be started.
         self.error: OSError | ValueError | None = None
@@ -72,29 +68,46 @@ class Launch:
         self.started_ms: int | None = None
         self.ended_ms: int | None = None
         # Prepared here and not in the thread, which has colder caches.
-        self._program = self._prepare(*candidates[0], stdin)
+        self._program = self._prepare(*candidates[0])
 
-    def _prepare(self, program: str, argv: tuple[str, ...], stdin: int) -> Program | None:
+    def _prepare(self, program: str, argv: tuple[str, ...]) -> Program | None:
         try:
-            return Program(program, argv, self._environ, stdin, self.output.write_end)
+            return Program(program, argv, self._environ)
         except ValueError as exc:
             self.error = exc
             return None
 
-    def spawn(self, stdin: int) -> Process | None:
-        """Start the process; None if it cannot be started."""
+    def run(self, runner: ShortRunner) -> ShortRun | None:
+        """Start the process, and wait for a short time; None if it cannot be started."""
         for number, candidate in enumerate(self._candidates):
             if number:
-                self._program = self._prepare(*candidate, stdin)
+                self._program = self._prepare(*candidate)
             if self._program is None:
                 continue
             try:
-                self.process = Process(self._program.start(), self.output, self.owner)
+                return runner.run(self._program, self.output.write_end)
             except OSError as exc:
                 self.error = exc
-            else:
-                return self.process
         return None
+
+    def finish(self, run: ShortRun, output: bytes) -> Exit:
+        """Keep the output of a process that has ended, and return its end."""
+        if output:
+            self.output.tail, self.output.length = output, len(output)
+        return Exit(
+            Process(run.pid, self.output, self.owner),
+            exit_code_of(run.status),
+            run.user_us / 1e6,
+            run.system_us / 1e6,
+            run.max_rss_kib,
+        )
+
+    def keep_running(self, run: ShortRun) -> Process:
+        """Take over a process that did not end within a short time, with its pipe."""
+        if not self.output.has_pipe:
+            self.output.read_end, self.output.write_end = run.read_end, run.write_end
+        self.process = Process(run.pid, self.output, self.owner)
+        return self.process
 
 
 class _Series:
@@ -249,13 +262,14 @@ class Slots:
 
     def _work(self) -> None:
         try:
-            while self._work_once(select.poll()):
+            runner = ShortRunner(self._spawner.null)
+            while self._work_once(runner):
                 pass
         except BaseException as exc:
             self.failure = exc
             self._spawner.wake()
 
-    def _work_once(self, poll: select.poll) -> bool:
+    def _work_once(self, runner: ShortRunner) -> bool:
         """Run processes one after the other until none follows. Returns False at the end."""
         self._queued.acquire()
         with self._lock:
@@ -264,15 +278,15 @@ class Slots:
             return False
         while series is not None:
             self._running.add(series)
-            self._run_series(series, poll)
+            self._run_series(series, runner)
             self._running.discard(series)
             with self._lock:
                 series = self._take_turn(series)
         return True
 
-    def _run_series(self, series: _Series, poll: select.poll) -> None:
+    def _run_series(self, series: _Series, runner: ShortRunner) -> None:
         while True:
-            exit = self._run(series, poll)
+            exit = self._run(series, runner)
             ended_ms = series.launch.ended_ms or 0
             series.ended.append((series.launch, exit))
             if self._is_closing or not series.take_follower(exit):
@@ -283,38 +297,32 @@ class Slots:
                     self._events.on_start(series.launch)
                     self._turn()
 
-    def _run(self, series: _Series, poll: select.poll) -> Exit | None:
+    def _run(self, series: _Series, runner: ShortRunner) -> Exit | None:
         """Run a process to its end. Returns None if it could not be started."""
         # Little is done here: after each process, the code of this function has to be loaded into
         # the caches of the CPU again.
         launch, spawner = series.launch, self._spawner
         spawner.being_started.add(launch)
         try:
-            process = launch.spawn(spawner.null)
-            if process is None:
+            run = launch.run(runner)
+            if run is None:
                 # Without this, `report_late` could report a start after the end.
                 launch.ended_ms = self._now_ms()
                 return None
+            now_ms = self._now_ms()
+            launch.started_ms = now_ms - run.lasted_us // 1000
+            if run.is_over:
+                launch.ended_ms = now_ms
+                return launch.finish(run, runner.output)
+            process = launch.keep_running(run)
             spawner.adopt(process)
         finally:
             spawner.being_started.discard(launch)
-        launch.started_ms = self._now_ms()
         if launch.is_cancelled or self._is_closing:
             self._end_early(launch, process)
-        try:
-            pidfd = os.pidfd_open(process.pid)
-        except OSError:  # too many open files: nothing shows whether the process is a short one
-            with self._lock:
-                self._handle_long_process(process, series)
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        else:
-            poll.register(pidfd, select.POLLIN)
-            if not poll.poll(_SHORT_MS):
-                with self._lock:
-                    self._handle_long_process(process, series)
-                poll.poll()
-            poll.unregister(pidfd)
-            os.close(pidfd)
+        with self._lock:
+            self._handle_long_process(process, series)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         # The process is a zombie now. Its pid stays reserved until it is reaped.
         exit = spawner.reap(process)
         launch.ended_ms = self._now_ms()

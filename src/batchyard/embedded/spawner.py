@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from batchyard.embedded import posix_spawn, proc
 from batchyard.embedded.logbook import LogBook
+from batchyard.embedded.posix_spawn import NO_FILE
 from batchyard.errors import from_os_error
 
 _READ_SIZE = 1 << 20
@@ -48,7 +49,10 @@ class Exit(NamedTuple):
 
 
 class Output:
-    """The output of an attempt: a pipe, and a file once the attempt runs for a while."""
+    """The output of an attempt: a pipe, and a file once the attempt runs for a while.
+
+    The output of a single short process is here at its end, without a pipe.
+    """
 
     __slots__ = (
         "boundaries",
@@ -70,8 +74,8 @@ class Output:
         self.name = name
         #: The text in the environment of all processes of the attempt.
         self.mark = mark
-        self.read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.read_end, False)
+        #: The pipe. NO_FILE for one process that opens its own, until it has run for some time.
+        self.read_end = self.write_end = NO_FILE
         self.file: int | None = None
         #: Whether the epoll watches the pipe.
         self.is_watched = False
@@ -86,6 +90,14 @@ class Output:
         self.boundaries: list[int] = []
         #: The end of what was read, if a separator may begin there.
         self.held_back = b""
+
+    @property
+    def has_pipe(self) -> bool:
+        return self.read_end != NO_FILE
+
+    def open_pipe(self) -> None:
+        self.read_end, self.write_end = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.read_end, False)
 
     def remove_separators(self, data: bytes) -> bytes:
         """Return new output without separators, and note where each of them was."""
@@ -120,6 +132,12 @@ class Process:
         self.output = output
         #: Any object of the caller.
         self.owner = owner
+
+
+def exit_code_of(status: int) -> int:
+    """Return the exit code of a status of wait(2): 128 + n if signal n ended the process."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 class Spawner:
@@ -302,8 +320,7 @@ class Spawner:
             # its entry would remain and report the next process with the same file number.
             self._epoll.unregister(process.pidfd)
             os.close(process.pidfd)
-        code = os.waitstatus_to_exitcode(status)
-        exit_code = code if code >= 0 else 128 - code
+        exit_code = exit_code_of(status)
         return Exit(process, exit_code, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
 
     def _orphans_in(self, children: list[int]) -> list[int]:
@@ -366,15 +383,31 @@ class Spawner:
 
     # -- output --------------------------------------------------------------------------------
 
-    def open_output(self, name: tuple[str, int, int], mark: bytes) -> Output:
+    def open_output(
+        self, name: tuple[str, int, int], mark: bytes, *, has_pipe: bool = True
+    ) -> Output:
+        """Return a new output. ``has_pipe``: False for a process that opens its own pipe."""
+        output = Output(name, mark)
+        if has_pipe:
+            output.open_pipe()
         self._marks.add(mark)
-        return Output(name, mark)
+        return output
 
     def finish(self, output: Output) -> tuple[int | None, int]:
         """Store the last output of an attempt that has ended, and close its files.
 
         Returns the offset in short.log, or None if the output has a file, and the length.
         """
+        self._marks.discard(output.mark)
+        if output.has_pipe:
+            self._read_to_end(output)
+        if output.file is not None:
+            os.close(output.file)
+            return None, output.length
+        return self._logs.add_short(output.tail), output.length
+
+    def _read_to_end(self, output: Output) -> None:
+        """Store the last output of the pipe, and close it."""
         # Closed first, so that a read of the empty pipe returns its end.
         os.close(output.write_end)
         # Limited, since a process that escaped could write for ever.
@@ -383,22 +416,19 @@ class Spawner:
             self._store(output, output.held_back)
         if self._watched.pop(output.read_end, None):
             self._epoll.unregister(output.read_end)
-        self._marks.discard(output.mark)
         os.close(output.read_end)
-        if output.file is not None:
-            os.close(output.file)
-            return None, output.length
-        return self._logs.add_short(output.tail), output.length
 
     def discard(self, output: Output) -> None:
         """Close the pipe of an attempt that was not started."""
-        os.close(output.write_end)
-        os.close(output.read_end)
+        if output.has_pipe:
+            os.close(output.write_end)
+            os.close(output.read_end)
         self._marks.discard(output.mark)
 
     def collect(self, output: Output) -> int:
         """Store the output that the pipe has now, and return the length of all output so far."""
-        self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
+        if output.has_pipe:
+            self._drain(output, at_most=2 * _WATCHED_PIPE_SIZE)
         return output.length
 
     def append_note(self, output: Output, data: bytes) -> None:

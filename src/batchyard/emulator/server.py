@@ -18,9 +18,8 @@ from batchyard.batch.jobs import Resources
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded.lock import RunLock
 from batchyard.embedded.loop import Loop
-from batchyard.embedded.machine import allow_open_files, open_file_limit
+from batchyard.embedded.machine import allow_open_files
 from batchyard.embedded.processes import ProcessRunner
-from batchyard.embedded.runner import MAX_SERIES_LENGTH
 from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import Store
 from batchyard.emulator import access, http_server, log_groups, names, restoring
@@ -293,15 +292,6 @@ def _check_volumes(options: EndpointOptions) -> None:
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _max_followers(vcpus: int) -> int:
-    """Return how many followers can have their pipes, of those that so many vCPUs can use.
-
-    Half of the open files that remain are for connections and tasks of ECS.
-    """
-    spare_files = open_file_limit() - vcpus * _FILES_PER_VCPU - _ENDPOINT_FILES
-    return min(vcpus * (MAX_SERIES_LENGTH - 1), max(0, spare_files // 4))
-
-
 def _make_private(path: Path) -> None:
     """Let only this user read the database, in which jobs may have secrets as variables.
 
@@ -367,9 +357,7 @@ def _make_runner(
     environ: Mapping[str, str],
 ) -> ProcessRunner | ContainerRunner:
     if options.runner != "docker":
-        return ProcessRunner(
-            spawner, enforces_memory=True, max_followers=_max_followers(options.capacity.vcpus)
-        )
+        return ProcessRunner(spawner, enforces_memory=True)
     from batchyard.embedded import containers, docker
 
     place = docker.ContainerDefaults("emulator", token, Path.cwd(), folder.lists)

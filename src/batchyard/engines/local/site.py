@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from batchyard import command_lengths
 from batchyard.batch.jobs import Resources
 from batchyard.batch.scheduler import Scheduler
-from batchyard.embedded import children, machine
+from batchyard.embedded import children
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.memory_use import MemoryUse
 from batchyard.embedded.processes import ProcessRunner
@@ -20,7 +20,7 @@ from batchyard.embedded.spawner import Spawner
 from batchyard.embedded.store import JobRow, Store
 from batchyard.engines.base import RunRecord
 from batchyard.engines.local.settings import LocalSettings
-from batchyard.engines.local.step_limits import StepLimits, max_followers
+from batchyard.engines.local.step_limits import StepLimits
 from batchyard.engines.scheduled.execution import JobShape
 from batchyard.errors import from_os_error
 from batchyard.folder import RunFolder
@@ -173,6 +173,4 @@ def _make_runner(
             folder.run_id, settings.token, settings.workspace, folder.lists.absolute()
         )
         return containers.ContainerRunner(spawner, defaults, environ)
-    return ProcessRunner(
-        spawner, memory_use=memory_use, max_followers=max_followers(machine.max_open_files())
-    )
+    return ProcessRunner(spawner, memory_use=memory_use)

@@ -10,7 +10,6 @@ from batchyard import plan as planning
 from batchyard.batch.jobs import Resources
 from batchyard.batch.queues import ComputeEnvironment
 from batchyard.embedded import machine
-from batchyard.embedded.runner import MAX_SERIES_LENGTH
 from batchyard.embedded.store import Store
 from batchyard.plan import Plan
 
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 _SPARE_FILES = 64
 #: The pipe and the file of the output, the pidfd; with docker two pipes to the shell.
 _FILES_PER_CHILD = 6
-#: A child that is a process has no pipes to a shell: they leave room for the pipe of one follower.
-_FOLLOWERS_PER_CHILD = 1
-#: The pipes of a whole series, the file of its first output and a pidfd.
-_FILES_PER_SERIES = 2 * MAX_SERIES_LENGTH + 2
 
 
 class StepLimits:
@@ -68,10 +63,7 @@ class StepLimits:
             lowered = {step: limits[step] for step in requested}
             capacity = fit_capacity(self._plan, old, lowered, self._limited)
         at_once = self._count_at_once(limits, capacity)
-        machine.allow_open_files(
-            at_once * _FILES_PER_CHILD + _SPARE_FILES,
-            at_best=at_once * _FILES_PER_SERIES + _SPARE_FILES,
-        )
+        machine.allow_open_files(at_once * _FILES_PER_CHILD + _SPARE_FILES)
         self.by_step, self.capacity = limits, capacity
 
     def _lower(self, requested: dict[str, int]) -> dict[str, int]:
@@ -95,11 +87,6 @@ class StepLimits:
 def max_children(open_files: int) -> int:
     """Return how many children can run at once in a process with that limit of open files."""
     return (open_files - _SPARE_FILES) // _FILES_PER_CHILD
-
-
-def max_followers(open_files: int) -> int:
-    """Return how many followers can have their pipes, beside as many children as can run."""
-    return max_children(open_files) * _FOLLOWERS_PER_CHILD
 
 
 def fit_capacity(
