@@ -78,8 +78,10 @@ def test_a_compact_array_over_two_jobs_keeps_the_steps_numbers(scene: Scene) -> 
 
 def test_what_an_earlier_run_has_finished_is_not_run(scene: Scene) -> None:
     commands = [f"echo {n} >> $KEEP/ran" for n in range(4)]
-    scene.run(scene.orders(commands, skip=[[0, 1], [3, 3]]))
+    job = scene.run(scene.orders(commands, skip=[[0, 1], [3, 3]]))
     assert scene.kept_lines("ran") == ["2"]
+    # The output of the others is in the logs of the earlier run.
+    assert scene.logs(job["jobId"]) == []
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -233,6 +235,8 @@ def test_another_attempt_skips_what_has_succeeded(scene: Scene) -> None:
     assert exit_codes(job) == [75, 0]
     assert scene.kept_lines("ran") == ["0", "1", "2", "2", "3", "4"]
     assert scene.done() == list(range(5))
+    (line,) = (line for line in scene.logs(job["jobId"]) if "earlier" in line)
+    assert line.startswith("batchyard-worker: commands 0-1 succeeded earlier and are not run again")
 
 
 def test_a_child_has_use_only_for_its_own_records(scene: Scene) -> None:

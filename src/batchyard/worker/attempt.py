@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from batchyard.shard import Turn
-from batchyard.worker import rules
+from batchyard.worker import headings, rules
 from batchyard.worker.errors import WorkerError
 from batchyard.worker.orders import Orders
 from batchyard.worker.processes import CommandResult, CommandRunner
@@ -35,6 +35,10 @@ class Attempt:
     def run(self) -> Verdict:
         commands = self.orders.commands_of(self.number)
         succeeded = self.records.succeeded_commands(commands)
+        # Those of an earlier run are not mentioned: their output is in the logs of that run.
+        finished = succeeded - self.orders.skipped_commands(commands)
+        if finished:
+            self.log(headings.describe_succeeded(finished))
         if len(succeeded) == len(commands):
             return Verdict(0)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchyard.worker.headings import make_heading, select_output
+from batchyard.worker.headings import describe_succeeded, make_heading, select_output
 
 LOG = ["hello", make_heading(3), "a", "b", make_heading(30), "c" + make_heading(4), "d"]
 
@@ -32,3 +32,10 @@ def test_other_messages_of_the_worker_are_no_output() -> None:
         "more",
     ]
     assert select_output(lines, 1) == ["said 1", "more"]
+
+
+def test_commands_that_succeeded_earlier_are_named_by_ranges() -> None:
+    assert describe_succeeded([7]).startswith("command 7 succeeded earlier and is not run again; ")
+    several = describe_succeeded({9, 3, 4, 5, 11, 10})
+    assert several.startswith("commands 3-5, 9-11 succeeded earlier and are not run again; ")
+    assert describe_succeeded([2, 0]).startswith("commands 0, 2 succeeded ")
