@@ -10,8 +10,11 @@ folder=$1 step=$2 number=$3
 index=${AWS_BATCH_JOB_ARRAY_INDEX:-0}
 key=$step-$index-$number
 
+# A kill may hit a process that this shell has started, and not the shell. This command then ends as
+# if it had been hit itself, without a note of what it does not know.
 note() {
-    echo "$1 $key $BATCHYARD_RUN $AWS_BATCH_JOB_ID $AWS_BATCH_JOB_ATTEMPT $(date +%s.%N) ${2:--}" \
+    time_s=$(date +%s.%N) || exit 137
+    echo "$1 $key $BATCHYARD_RUN $AWS_BATCH_JOB_ID $AWS_BATCH_JOB_ATTEMPT $time_s ${2:--}" \
         >> "$folder/events"
 }
 
@@ -20,18 +23,24 @@ finish() {
     exit "$1"
 }
 
+fail() {
+    test $? -le 128 || exit 137
+    finish "$1"
+}
+
 exec 9>> "$folder/locks/$key" 8< "$folder/plan/$key"
-if ! flock -n 9; then
+flock -n 9 || {
+    test $? -le 128 || exit 137
     note twice
     exit 99
-fi
+}
 note start
 read -r seconds exit_code failures ticks has_output <&8
-inputs=$(cat <&8)
+inputs=$(cat <&8) || exit 137
 
 progress=progress-$key.txt
 tick=0
-test ! -e "$progress" || tick=$(wc -l < "$progress")
+test ! -e "$progress" || tick=$(wc -l < "$progress") || exit 137
 test "$ticks" -gt 0 || sleep "$seconds" 9>&-
 while [ "$tick" -lt "$ticks" ]; do
     tick=$((tick + 1))
@@ -48,10 +57,10 @@ if [ "$has_output" = yes ]; then
     mkdir -p "out/$step"
     {
         echo "$key"
-        for file in $inputs; do cat "$file" || finish 98; done
+        for file in $inputs; do cat "$file" || fail 98; done
         test "$ticks" -eq 0 || cat "$progress"
-    } > "content-$key" || finish 97
-    sha256sum < "content-$key" > "out/$step/$index-$number.txt" || finish 97
+    } > "content-$key" || fail 97
+    sha256sum < "content-$key" > "out/$step/$index-$number.txt" || fail 97
 fi
 echo "done $key"
 finish 0
