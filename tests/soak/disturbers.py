@@ -131,20 +131,36 @@ def kill_worker(mark: str, dice: random.Random, share: float) -> tuple[str, int]
 
     Returns the id of its job and its attempt, or None if chance spares all.
     """
-    processes = [
-        (pid, variables)
+    processes = {
+        pid: (arguments, variables)
         for pid, arguments, variables in find_processes(mark)
         if any("batchyard-worker" in word or word.endswith("/task.sh") for word in arguments)
         and "AWS_BATCH_JOB_ID" in variables
+    }
+    # A fork has the arguments of its parent until it becomes another program. Its kill is none of
+    # the worker or command, which goes on.
+    victims = [
+        (pid, variables)
+        for pid, (arguments, variables) in processes.items()
+        if processes.get(_read_parent(pid), (None,))[0] != arguments
     ]
-    if dice.random() >= share * len(processes):
+    if dice.random() >= share * len(victims):
         return None
-    pid, variables = dice.choice(processes)
+    pid, variables = dice.choice(victims)
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return None
     return variables["AWS_BATCH_JOB_ID"], int(variables["AWS_BATCH_JOB_ATTEMPT"])
+
+
+def _read_parent(pid: int) -> int:
+    """Return the id of a process's parent; 0 if the process has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("PPid:"):
+                return int(line.split()[1])
+    return 0
 
 
 def read_jobs(batch: Any, run: str) -> list[dict[str, Any]]:
