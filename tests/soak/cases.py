@@ -118,6 +118,9 @@ class Case:
 
     def execute(self) -> list[str]:
         """Run the pipeline to its end, whatever happens, and return all violations."""
+        return oracle.judge_safely(self._execute)
+
+    def _execute(self) -> list[str]:
         try:
             self._start(*self._run_arguments())
             if self.scenario.stop_after_s is not None:

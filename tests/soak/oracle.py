@@ -6,8 +6,9 @@ the last command that an attempt started can be hit: those before it have succee
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 
@@ -100,6 +101,14 @@ def parse_events(text: str) -> list[Event]:
         exit_code = None if code == "-" else int(code)
         events.append(Event(kind, key, run, job_id, int(attempt), float(time_s), exit_code))
     return events
+
+
+def judge_safely(judge: Callable[[], list[str]]) -> list[str]:
+    """Return the violations that ``judge`` returns; its exception is one, too."""
+    try:
+        return judge()
+    except Exception:
+        return [f"the case could not be judged:\n{traceback.format_exc()}"]
 
 
 def find_violations(facts: CaseFacts) -> list[str]:

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import random
 
-from oracle import UNSAVED_S, BatchJob, CaseFacts, Disturbances, find_violations, parse_events
-from random_pipelines import Expectation, SoakCommand, SoakStep, expect, make_pipeline
+from oracle import (
+    UNSAVED_S,
+    BatchJob,
+    CaseFacts,
+    Disturbances,
+    find_violations,
+    judge_safely,
+    parse_events,
+)
+from random_pipelines import (
+    Expectation,
+    SoakCommand,
+    SoakStep,
+    expect,
+    make_pipeline,
+)
 
 STEP = SoakStep("a", None, ((SoakCommand("a-0-0", 0.1), SoakCommand("a-0-1", 0.1)),), is_list=True)
 EXPECTED = expect((STEP,), b"data")
@@ -175,6 +189,14 @@ def test_keep_going_decides_whether_commands_after_a_failure_run() -> None:
     goes_on = expect((SoakStep("a", None, commands, is_list=True, keep_going=True),), b"")
     assert (stops.never_started, stops.succeeded) == ({"a-0-1"}, set())
     assert (goes_on.never_started, goes_on.succeeded) == (set(), {"a-0-1"})
+
+
+def test_a_case_that_cannot_be_judged_is_a_violation_with_its_traceback() -> None:
+    without_time = "start a-0-0 run-1 job 1  -\n"
+    (violation,) = judge_safely(lambda: judge(without_time, 0))
+    assert violation.startswith("the case could not be judged:\nTraceback ")
+    assert "in parse_events" in violation and "ValueError: could not convert" in violation
+    assert judge_safely(lambda: judge(CALM, 0)) == []
 
 
 def test_a_seed_always_makes_the_same_pipelines() -> None:
