@@ -6,6 +6,7 @@ the last command that an attempt started can be hit: those before it have succee
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,12 @@ DISTURBED_CODES = (None, 75, 137, 143)
 EXIT_OF_LAST_ATTEMPT = 1
 #: Time before a SIGKILL of the engine in which a success may not be on disk yet.
 UNSAVED_S = 5.0
+#: Time before a SIGKILL of the endpoint in which output may not be on disk yet.
+UNSENT_S = 1.0
+#: A heading of `batchyard logs`: the step, and its child if there are several.
+_HEADING = re.compile(r"==> (\w+)(?::(\d+))?(?: \(attempt \d+\))? <==")
+#: The worker's line about commands that it does not run again.
+_SUCCEEDED_EARLIER = re.compile(r"batchyard-worker: commands? ([\d, -]+) succeeded earlier and ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +150,60 @@ def missing_commands(expectation: Expectation, events: Iterable[Event]) -> set[s
     return set(expectation.succeeded) - {
         event.key for event in events if event.kind == "end" and event.exit_code == 0
     }
+
+
+def check_logs(
+    expectation: Expectation,
+    events: Iterable[Event],
+    output: str,
+    endpoint_kills: Iterable[tuple[float, float]] = (),
+) -> list[str]:
+    """Compare what `batchyard logs` prints for a run without repetitions with its commands.
+
+    The last line of a command may be missing only if the endpoint was killed when the command ended
+    and the log has the worker's line about it. Output is in a pipe first: that of a killed endpoint
+    takes output until the kernel has closed it.
+    """
+    lines = re.findall(r"^done (\S+)$", output, re.MULTILINE)
+    named = _find_succeeded_earlier(output)
+    ends = {event.key: event.time_s for event in events if event.kind == "end"}
+    kills = tuple(endpoint_kills)
+    lost = {
+        key
+        for key in expectation.succeeded.difference(lines)
+        if key in ends
+        and _name_in_log(key) & named
+        and any(gone_s - UNSENT_S <= ends[key] <= back_s for gone_s, back_s in kills)
+    }
+    if sorted([*lines, *lost]) == sorted(expectation.succeeded):
+        return []
+    return [f"logs has the lines of {sorted(lines)}"]
+
+
+def _find_succeeded_earlier(output: str) -> set[tuple[str | None, int]]:
+    """Return child and number of the commands that workers did not run again.
+
+    The child is None in the log of a run with a single one, which has no headings.
+    """
+    child: str | None = None
+    commands = set()
+    for line in output.splitlines():
+        if heading := _HEADING.fullmatch(line):
+            child = f"{heading[1]}-{heading[2] or 0}"
+        elif sentence := _SUCCEEDED_EARLIER.match(line):
+            for numbers in sentence[1].split(", "):
+                first, _, last = numbers.partition("-")
+                commands |= {(child, n) for n in range(int(first), int(last or first) + 1)}
+    return commands
+
+
+def _name_in_log(key: str) -> set[tuple[str | None, int]]:
+    """Return how ``_find_succeeded_earlier`` may name a command."""
+    child, _, number = key.rpartition("-")
+    # A command of each child has the number of its child, and 0 in its key. In a list, only a
+    # command of child 0 has the number 0.
+    in_step = int(number) or int(child.rpartition("-")[2])
+    return {(child, in_step), (None, in_step)}
 
 
 def _overlaps(events: Iterable[Event]) -> Iterator[Event]:

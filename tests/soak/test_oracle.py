@@ -6,9 +6,11 @@ import random
 
 from oracle import (
     UNSAVED_S,
+    UNSENT_S,
     BatchJob,
     CaseFacts,
     Disturbances,
+    check_logs,
     find_violations,
     judge_safely,
     parse_events,
@@ -20,6 +22,8 @@ from random_pipelines import (
     expect,
     make_pipeline,
 )
+
+from batchyard.worker.headings import describe_succeeded
 
 STEP = SoakStep("a", None, ((SoakCommand("a-0-0", 0.1), SoakCommand("a-0-1", 0.1)),), is_list=True)
 EXPECTED = expect((STEP,), b"data")
@@ -202,3 +206,43 @@ def test_a_case_that_cannot_be_judged_is_a_violation_with_its_traceback() -> Non
 def test_a_seed_always_makes_the_same_pipelines() -> None:
     assert make_pipeline(random.Random("7/1")) == make_pipeline(random.Random("7/1"))
     assert len({make_pipeline(random.Random(f"7/{n}")) for n in range(20)}) > 10
+
+
+# -- logs ------------------------------------------------------------------------------------------
+
+ENDS = parse_events(CALM)
+#: The endpoint is killed just after the end of the second command.
+KILL = (12.05, 14.0)
+SKIPS = f"batchyard-worker: {describe_succeeded([0, 1])}\n"
+
+
+def test_logs_have_the_line_of_each_command() -> None:
+    assert check_logs(EXPECTED, ENDS, "done a-0-0\ndone a-0-1\n") == []
+    violation = ["logs has the lines of ['a-0-0']"]
+    assert check_logs(EXPECTED, ENDS, "done a-0-0\n") == violation
+    assert check_logs(EXPECTED, ENDS, "done a-0-0\n", [KILL]) == violation
+    twice = "done a-0-0\ndone a-0-1\ndone a-0-1\n"
+    assert check_logs(EXPECTED, ENDS, twice, [KILL]) != []
+
+
+def test_logs_may_lack_the_line_that_a_killed_endpoint_had_not_written_if_they_say_so() -> None:
+    output = f"done a-0-0\n{SKIPS}"
+    assert check_logs(EXPECTED, ENDS, output, [KILL]) == []
+    assert check_logs(EXPECTED, ENDS, output) == ["logs has the lines of ['a-0-0']"]
+    # The first command had ended long before.
+    assert check_logs(EXPECTED, ENDS, SKIPS, [KILL]) == ["logs has the lines of []"]
+    for kill in ((12.1 + UNSENT_S, 15.0), (5.0, 11.95)):
+        assert check_logs(EXPECTED, ENDS, output, [kill]) == ["logs has the lines of ['a-0-0']"]
+    of_first = f"done a-0-0\nbatchyard-worker: {describe_succeeded([0])}\n"
+    assert check_logs(EXPECTED, ENDS, of_first, [KILL]) == ["logs has the lines of ['a-0-0']"]
+
+
+def test_the_log_of_another_child_explains_nothing() -> None:
+    children = ((SoakCommand("a-0-0", 0.1),), (SoakCommand("a-1-0", 0.1),))
+    expectation = expect((SoakStep("a", 2, children),), b"")
+    events = parse_events(CALM.replace("a-0-1", "a-1-0"))
+    says = f"batchyard-worker: {describe_succeeded([1])}\n"
+    output = f"==> a:0 <==\ndone a-0-0\n==> a:1 <==\n{says}"
+    assert check_logs(expectation, events, output, [KILL]) == []
+    output = f"==> a:0 <==\ndone a-0-0\n{says}"
+    assert check_logs(expectation, events, output, [KILL]) != []
