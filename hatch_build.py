@@ -1,4 +1,4 @@
-"""Compiles short_run.c when batchyard is built or installed, if there is a C compiler.
+"""Compiles short_runs.c when batchyard is built or installed, if there is a C compiler.
 
 Without one, or with BATCHYARD_PURE set, the package has no compiled code and batchyard does the
 same in Python, a little slower: src/batchyard/embedded/short_runs.py.
@@ -17,18 +17,18 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_SOURCE = Path("src/batchyard/embedded/short_run.c")
-_NAME_IN_WHEEL = "batchyard/embedded/short_run.so"
+_SOURCE = Path("src/batchyard/embedded/short_runs.c")
+_NAME_IN_WHEEL = "batchyard/embedded/libshort_runs.so"
 
 
 class CustomBuildHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         source = Path(self.root) / _SOURCE
         self._folder = tempfile.TemporaryDirectory()
-        library = Path(self._folder.name) / "short_run.so"
+        library = Path(self._folder.name) / "libshort_runs.so"
         is_compiled = _compile(source, library)
         if version == "editable":
-            _replace(source.with_suffix(".so"), library if is_compiled else None)
+            _replace(source.with_name(library.name), library if is_compiled else None)
         elif is_compiled:
             build_data["force_include"][str(library)] = _NAME_IN_WHEEL
             build_data["pure_python"] = False

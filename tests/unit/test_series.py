@@ -212,8 +212,7 @@ def test_followers_run_in_order_and_each_is_reported(tmp_path: Path) -> None:
 
 def test_a_follower_is_running_while_ends_before_it_are_recorded(tmp_path: Path) -> None:
     """A turn amid a series finds one child of it that runs, also if each of them is short."""
-    runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))), lambda: next(clock_ms))
-    clock_ms = iter(range(0, 10**6, 20))
+    runner = ProcessRunner(Spawner(LogBook(RunFolder(tmp_path))), report_after_ms=-1)
     running: list[set[int]] = []
     started: set[int] = set()
     ended: set[int] = set()
@@ -290,20 +289,19 @@ class LaunchEndings:
     """Receives what happens to launches, and keeps those that have ended."""
 
     def __init__(self) -> None:
-        self.launches: list[Launch] = []
+        self.launches: list[tuple[Launch, Exit | None, int]] = []
 
     def on_late_start(self, launch: Launch) -> None: ...
 
     def on_start(self, launch: Launch) -> None: ...
 
-    def on_end(self, launch: Launch, exit: Exit | None) -> None:
-        self.launches.append(launch)
+    def on_end(self, launch: Launch, exit: Exit | None, ended_ms: int) -> None:
+        self.launches.append((launch, exit, ended_ms))
 
     def on_withdrawal(self, launch: Launch) -> None: ...
 
 
 def test_a_program_that_cannot_be_started_has_ended(tmp_path: Path) -> None:
-    """What has ended is not reported as started when the ends before it are reported late."""
     spawner = Spawner(LogBook(RunFolder(tmp_path)))
     endings = LaunchEndings()
     slots = Slots(spawner, endings, lambda: 1000)
@@ -319,7 +317,9 @@ def test_a_program_that_cannot_be_started_has_ended(tmp_path: Path) -> None:
         spawner.discard(output)
         slots.close()
         spawner.close()
-    assert [launch.ended_ms for launch in endings.launches] == [1000]
+    ((launch, exit, ended_ms),) = endings.launches
+    assert (exit, ended_ms) == (None, 1000)
+    assert isinstance(launch.error, FileNotFoundError) and launch.error.filename == program[0]
 
 
 def test_nothing_follows_a_failure(tmp_path: Path) -> None:

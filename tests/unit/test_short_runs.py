@@ -6,24 +6,48 @@ import os
 import resource
 import shutil
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from batchyard.embedded.posix_spawn import NO_FILE, Program
-from batchyard.embedded.short_runs import ShortRun, ShortRunner, find_library
+from batchyard.embedded.posix_spawn import NO_FILE, Environ, Program, SharedEnviron
+from batchyard.embedded.short_runs import OutputBuffer, Series, ShortRun, find_library
 
 ENVIRON = {b"PATH": os.environb[b"PATH"]}
+#: Never, in these tests.
+LATER_MS = 10**6
+
+MakeSeries = Callable[..., Series]
 
 
 @pytest.fixture(params=["library", "python"])
-def runner(request: pytest.FixtureRequest) -> Iterator[ShortRunner]:
+def make_series(request: pytest.FixtureRequest) -> Iterator[MakeSeries]:
+    """Makes series of programs. What still runs at the end of the test is killed."""
     if request.param == "library" and find_library() is None:
-        pytest.skip("short_run.c is not compiled: there was no C compiler")
+        pytest.skip("short_runs.c is not compiled: there was no C compiler")
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    yield ShortRunner(null, uses_library=request.param == "library")
+    made: list[Series] = []
+
+    def make(
+        *programs: Program | None, stdout: int = NO_FILE, report_after_ms: int = LATER_MS
+    ) -> Series:
+        series = Series(
+            [(program, stdout) for program in programs],
+            null,
+            report_after_ms=report_after_ms,
+            uses_library=request.param == "library",
+        )
+        made.append(series)
+        return series
+
+    yield make
+    for series in made:
+        for run in series.runs:
+            if run.pid and not run.is_over:
+                end(run)
     os.close(null)
 
 
@@ -31,20 +55,21 @@ def shell(script: str) -> Program:
     return Program("/bin/sh", ("sh", "-c", script), ENVIRON)
 
 
-def run_until_over(runner: ShortRunner, script: str, stdout: int = NO_FILE) -> ShortRun:
-    """Return a run that ended in time. On a busy machine, no single one can be relied on."""
+def run_soon(make_series: MakeSeries, *scripts: str, stdout: int = NO_FILE) -> Series:
+    """Return a series whose programs ended in time. On a busy machine, many may not."""
     for _ in range(200):
-        run = runner.run(shell(script), stdout)
-        if run.is_over:
-            return run
-        end(run)
-    raise AssertionError("no process has ended in time")
+        series = make_series(*(shell(script) for script in scripts), stdout=stdout)
+        series.run(OutputBuffer())
+        if series.count_ended() == series.count_taken():
+            return series
+    raise AssertionError("no series has ended in time")
 
 
 def end(run: ShortRun) -> None:
     """Kill a process that still runs, and close its pipe."""
     os.killpg(run.pid, signal.SIGKILL)
     os.waitpid(run.pid, 0)
+    run.is_over = 1
     for number in (run.read_end, run.write_end):
         if number != NO_FILE:
             os.close(number)
@@ -61,6 +86,10 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def outputs(series: Series) -> list[bytes]:
+    return [series.output_of(run) for run in series.runs[: series.count_ended()]]
+
+
 def test_the_library_is_there_if_it_can_be_made() -> None:
     """Else the tests of it would be left out without a word."""
     if shutil.which("cc") is None or os.environ.get("BATCHYARD_PURE"):
@@ -68,63 +97,70 @@ def test_the_library_is_there_if_it_can_be_made() -> None:
     assert find_library() is not None
 
 
-def test_a_process_that_ends_in_time(runner: ShortRunner) -> None:
+# -- one program ----------------------------------------------------------------------------------
+
+
+def test_a_process_that_ends_in_time(make_series: MakeSeries) -> None:
     files = open_files()
-    run = run_until_over(runner, "echo out; echo error >&2; exit 7")
+    series = run_soon(make_series, "echo out; echo error >&2; exit 7")
+    run = series.runs[0]
     assert os.waitstatus_to_exitcode(run.status) == 7
-    assert runner.output == b"out\nerror\n"
-    assert run.lasted_us > 0 and run.max_rss_kib > 0 and run.user_us + run.system_us > 0
+    assert outputs(series) == [b"out\nerror\n"]
+    assert run.loading_us <= run.started_us <= run.ended_us
+    assert run.max_rss_kib > 0 and run.user_us + run.system_us > 0
     assert (run.read_end, run.write_end) == (NO_FILE, NO_FILE)
     with pytest.raises(ChildProcessError):  # it is reaped
         os.waitpid(run.pid, os.WNOHANG)
     assert open_files() <= files
 
 
-def test_a_signal_is_the_end_of_a_process(runner: ShortRunner) -> None:
-    run = run_until_over(runner, "kill -SEGV $$")
+def test_a_signal_is_the_end_of_a_process(make_series: MakeSeries) -> None:
+    run = run_soon(make_series, "kill -SEGV $$").runs[0]
     assert os.waitstatus_to_exitcode(run.status) == -signal.SIGSEGV
 
 
-def test_the_output_of_one_program_is_not_that_of_the_next(runner: ShortRunner) -> None:
-    run_until_over(runner, "echo first program")
-    run_until_over(runner, "echo second")
-    assert runner.output == b"second\n"
-    run_until_over(runner, ":")
-    assert runner.output == b""
+def test_variables_of_its_own_and_shared_ones(make_series: MakeSeries) -> None:
+    environ = Environ({b"OWN": b"1", b"EMPTY": b""}, SharedEnviron({b"A": b"x=y", b"B": b" "}))
+    for _ in range(200):
+        series = make_series(Program("/usr/bin/env", ("env",), environ))
+        series.run(OutputBuffer())
+        if series.count_ended():
+            break
+    assert sorted(outputs(series)[0].splitlines()) == [b"A=x=y", b"B= ", b"EMPTY=", b"OWN=1"]
 
 
-def test_a_full_pipe_is_read_to_its_end(runner: ShortRunner) -> None:
-    run_until_over(runner, "head -c 65536 /dev/zero")
-    assert runner.output == bytes(65536)
+def test_a_full_pipe_is_read_to_its_end(make_series: MakeSeries) -> None:
+    assert outputs(run_soon(make_series, "head -c 65536 /dev/zero")) == [bytes(65536)]
 
 
-def test_a_process_that_goes_on_keeps_its_pipe(runner: ShortRunner) -> None:
-    run = runner.run(shell("echo out; exec sleep 600"), NO_FILE)
-    assert not run.is_over and runner.output == b""
-    try:
-        assert is_alive(run.pid)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                assert os.read(run.read_end, 100) == b"out\n"
-                break
-            except BlockingIOError:  # reads never wait
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-    finally:
-        end(run)
+def test_a_process_that_goes_on_keeps_its_pipe(make_series: MakeSeries) -> None:
+    series = make_series(shell("echo out; exec sleep 600"), shell("echo never"))
+    series.run(OutputBuffer())
+    run = series.runs[0]
+    assert (series.count_ended(), series.count_taken()) == (0, 1)
+    assert not run.is_over and not run.error and is_alive(run.pid)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            assert os.read(run.read_end, 100) == b"out\n"
+            break
+        except BlockingIOError:  # reads never wait
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
-def test_output_goes_to_a_file_that_is_open_already(runner: ShortRunner, tmp_path: Path) -> None:
+def test_output_goes_to_a_file_that_is_open_already(
+    make_series: MakeSeries, tmp_path: Path
+) -> None:
     with open(tmp_path / "output", "wb") as file:
-        run = run_until_over(runner, "echo out", file.fileno())
-    assert runner.output == b"" and (run.read_end, run.write_end) == (NO_FILE, NO_FILE)
+        series = run_soon(make_series, "echo out", stdout=file.fileno())
+    run = series.runs[0]
+    assert outputs(series) == [b""] and (run.read_end, run.write_end) == (NO_FILE, NO_FILE)
     assert (tmp_path / "output").read_bytes().endswith(b"out\n")
 
 
-def test_what_a_process_leaves_in_its_group_is_killed(runner: ShortRunner) -> None:
-    run_until_over(runner, "sleep 600 & echo $!")
-    pid = int(runner.output)
+def test_what_a_process_leaves_in_its_group_is_killed(make_series: MakeSeries) -> None:
+    pid = int(outputs(run_soon(make_series, "sleep 600 & echo $!"))[0])
     deadline = time.monotonic() + 60
     while is_alive(pid):
         assert time.monotonic() < deadline
@@ -132,7 +168,7 @@ def test_what_a_process_leaves_in_its_group_is_killed(runner: ShortRunner) -> No
 
 
 def test_nobody_waits_for_a_process_that_has_left_the_group(
-    runner: ShortRunner, tmp_path: Path
+    make_series: MakeSeries, tmp_path: Path
 ) -> None:
     """It has the pipe open, so that the pipe has no end."""
     note = tmp_path / "pid"
@@ -141,37 +177,126 @@ def test_nobody_waits_for_a_process_that_has_left_the_group(
     pids = []
     for _ in range(200):
         note.unlink(missing_ok=True)
-        run = runner.run(shell(script + "; echo out"), NO_FILE)
-        if not run.is_over:
-            os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
-            end(run)
+        series = make_series(shell(script + "; echo out"))
+        series.run(OutputBuffer())
+        if not series.count_ended():
+            os.waitid(os.P_PID, series.runs[0].pid, os.WEXITED | os.WNOWAIT)
         pids.append(int(note.read_text()))
-        if run.is_over:
+        if series.count_ended():
             break
     try:
-        assert run.is_over and runner.output == b"out\n"
+        assert outputs(series) == [b"out\n"]
         assert is_alive(pids[-1])
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_program_that_cannot_be_started(runner: ShortRunner, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started(make_series: MakeSeries, tmp_path: Path) -> None:
     files = open_files()
-    missing = str(tmp_path / "missing")
-    with pytest.raises(FileNotFoundError) as error:
-        runner.run(Program(missing, ("missing",), ENVIRON), NO_FILE)
-    assert error.value.filename == missing
+    missing = Program(str(tmp_path / "missing"), ("missing",), ENVIRON)
+    for program, message in ((missing, "No such file or directory"), (None, "Invalid argument")):
+        series = make_series(program, shell("echo never"))
+        series.run(OutputBuffer())
+        assert os.strerror(series.runs[0].error) == message
+        assert (series.count_ended(), series.count_taken()) == (0, 1)
     assert open_files() <= files
 
 
-def test_too_many_open_files(runner: ShortRunner) -> None:
+def test_another_program_in_the_place_of_one_that_cannot_be_started(
+    make_series: MakeSeries, tmp_path: Path
+) -> None:
+    """Also if the series was withdrawn meanwhile: this program was not."""
+    for _ in range(200):
+        series = make_series(Program(str(tmp_path), ("folder",), ENVIRON), shell("echo never"))
+        series.run(OutputBuffer())
+        assert series.runs[0].error
+        assert series.withdraw() == 1
+        series.replace(0, shell("echo out"))
+        series.run(OutputBuffer())
+        assert series.count_taken() == 1 and not series.runs[0].error
+        if series.count_ended():
+            break
+    assert outputs(series) == [b"out\n"]
+
+
+def test_too_many_open_files(make_series: MakeSeries) -> None:
+    series = make_series(shell(":"))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free_number = os.dup(0)
     os.close(free_number)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free_number + 1, limits[1]))
     try:
-        with pytest.raises(OSError, match="Too many open files"):
-            runner.run(shell(":"), NO_FILE)
+        series.run(OutputBuffer())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert os.strerror(series.runs[0].error) == "Too many open files"
+
+
+# -- several programs -----------------------------------------------------------------------------
+
+
+def test_each_program_has_its_own_output(make_series: MakeSeries) -> None:
+    series = run_soon(make_series, "echo first program", ":", "echo third")
+    assert outputs(series) == [b"first program\n", b"", b"third\n"]
+    assert series.count_ended() == 3
+    ends = [run.ended_us for run in series.runs]
+    assert ends == sorted(ends) and series.runs[1].loading_us >= ends[0]
+
+
+def test_nothing_follows_a_failure(make_series: MakeSeries) -> None:
+    series = run_soon(make_series, ":", "exit 3", "echo never")
+    assert (series.count_ended(), series.count_taken(), series.runs[2].pid) == (2, 2, 0)
+
+
+def test_a_full_buffer_must_be_read_before_the_series_goes_on(make_series: MakeSeries) -> None:
+    script = "head -c 65536 /dev/zero"
+    for _ in range(200):
+        series, buffer = make_series(*[shell(script)] * 6), OutputBuffer()
+        series.run(buffer)
+        if series.count_ended() < series.count_taken():
+            continue
+        first = outputs(series)
+        series.forget_output()
+        series.run(buffer)
+        if series.count_ended() == 6:
+            break
+    assert first == [bytes(65536)] * 4
+    assert outputs(series)[4:] == [bytes(65536)] * 2
+
+
+def test_ends_are_reported_after_some_time(make_series: MakeSeries) -> None:
+    """Here at once: ``run`` returns after each program but the first of a call."""
+    for _ in range(200):
+        series = make_series(*[shell(":")] * 4, report_after_ms=0)
+        counts = []
+        while series.count_ended() == series.count_taken() < 4:
+            series.run(OutputBuffer())
+            counts.append(series.count_ended())
+        if counts[-1] == 4:
+            break
+    assert counts == [2, 4]
+
+
+def test_what_is_withdrawn_does_not_start(make_series: MakeSeries) -> None:
+    series = make_series(*[shell(":")] * 3)
+    assert series.take(0)
+    assert (series.withdraw(), series.is_withdrawn) == (1, True)
+    assert not series.take(1)
+    series.run(OutputBuffer())
+    assert series.count_taken() == 1 and series.runs[0].pid and not series.runs[1].pid
+
+
+def test_a_withdrawal_while_the_series_runs_counts_what_has_started(
+    make_series: MakeSeries,
+) -> None:
+    """Each program either runs or is withdrawn, never both, at whatever moment that comes."""
+    for round in range(20):
+        series = make_series(*[shell(":")] * 16)
+        thread = threading.Thread(target=series.run, args=(OutputBuffer(),))
+        thread.start()
+        time.sleep(round * 0.0005)
+        taken = series.withdraw()
+        thread.join()
+        assert series.count_taken() == taken
+        assert [bool(run.pid) for run in series.runs] == [n < taken for n in range(16)]

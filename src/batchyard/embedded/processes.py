@@ -16,6 +16,7 @@ from batchyard.embedded.attempts import Attempt, Attempts, wall_clock_ms
 from batchyard.embedded.memory_use import MemoryUse
 from batchyard.embedded.posix_spawn import Environ
 from batchyard.embedded.runner import Event, Task
+from batchyard.embedded.short_runs import REPORT_AFTER_MS
 from batchyard.embedded.slots import Launch, Slots
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner
 from batchyard.errors import from_os_error
@@ -62,17 +63,18 @@ class ProcessRunner:
         *,
         enforces_memory: bool = False,
         memory_use: MemoryUse | None = None,
+        report_after_ms: int = REPORT_AFTER_MS,
     ) -> None:
         """``enforces_memory``: kill an attempt that uses more memory than it requested.
 
-        ``memory_use``: gets the peaks of attempts that succeed.
+        ``memory_use``: gets the peaks of attempts that succeed. ``report_after_ms``: see ``Slots``.
         """
         self._spawner = spawner
         self._enforces_memory = enforces_memory
         self._memory_use = memory_use
         self._ticks = 0
         self.lock = spawner.lock
-        self._slots = Slots(spawner, self, now_ms)
+        self._slots = Slots(spawner, self, now_ms, report_after_ms=report_after_ms)
         self._attempts: Attempts[_ProcessAttempt] = Attempts(spawner, now_ms)
         self._oom_kills = _oom_kill_count()
 
@@ -115,11 +117,16 @@ class ProcessRunner:
 
     def signal(self, tasks: Iterable[Task], signum: int) -> None:
         attempts = self._attempts.find(tasks)
+        processes = []
         for attempt in attempts:
-            attempt.is_stopping, attempt.signal = True, signum
+            attempt.is_stopping = True
             if attempt.launch is not None:
-                attempt.launch.is_cancelled = True
-        self._spawner.signal([a.process for a in attempts if a.process is not None], signum)
+                attempt.launch.cancel()
+            if attempt.process is None:
+                attempt.signal = signum
+            else:
+                processes.append(attempt.process)
+        self._spawner.signal(processes, signum)
 
     def probe(
         self, task: Task, command: tuple[str, ...], on_end: Callable[[int], None]
@@ -194,10 +201,13 @@ class ProcessRunner:
     # -- called by the slots: see LaunchEvents -------------------------------------------------
 
     def on_late_start(self, launch: Launch) -> None:
-        signum = _owner_of(launch).signal
-        if signum is not None and launch.process is not None:
-            with self.lock:
-                self._spawner.signal([launch.process], signum)
+        attempt = _owner_of(launch)
+        with self.lock:
+            # None if `signal` has seen the process and sent it. A second one would end many
+            # programs at once.
+            if attempt.signal is not None and launch.process is not None:
+                self._spawner.signal([launch.process], attempt.signal)
+                attempt.signal = None
 
     def on_start(self, launch: Launch) -> None:
         attempt = _owner_of(launch)
@@ -209,7 +219,7 @@ class ProcessRunner:
         attempt.launch = None
         self._attempts.withdraw(attempt)
 
-    def on_end(self, launch: Launch, exit: Exit | None) -> None:
+    def on_end(self, launch: Launch, exit: Exit | None, ended_ms: int) -> None:
         attempt = _owner_of(launch)
         if exit is None:
             assert launch.error is not None
@@ -224,9 +234,9 @@ class ProcessRunner:
         if exit.exit_code == _KILLED and not attempt.is_stopping:
             attempt.was_out_of_memory |= self._memory_ran_out()
         if attempt.task.has_several_commands:
-            self._launch([self._prepare_next(attempt, launch.ended_ms)])
+            self._launch([self._prepare_next(attempt, ended_ms)])
         else:
-            self._end(attempt, launch.ended_ms)
+            self._end(attempt, ended_ms)
 
     def _handle_start_error(self, attempt: _ProcessAttempt, exc: OSError | ValueError) -> None:
         if isinstance(exc, OSError) and exc.errno in _MACHINE_IS_FULL:

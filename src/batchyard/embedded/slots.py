@@ -6,8 +6,9 @@ then starts the next process, while the other threads wait for theirs. So no thr
 between the end of a child and the start of the next.
 
 A process may have followers: they start in the same thread, one after the other and without a turn,
-as long as each process succeeds after a short time. One turn for several short processes costs half
-as much for each of them, since the code of the loop then stays in the caches of the CPU.
+as long as each process succeeds after a short time (``short_runs``). One turn for several short
+processes costs half as much for each of them, since the code of the loop then stays in the caches
+of the CPU.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from batchyard.embedded.posix_spawn import Program
-from batchyard.embedded.short_runs import ShortRun, ShortRunner
+from batchyard.embedded.short_runs import REPORT_AFTER_MS, OutputBuffer, Series
 from batchyard.embedded.spawner import Exit, Output, Process, Spawner, exit_code_of
 from batchyard.errors import OperationalError
 
-#: After this time the processes of a series that have ended are reported.
-_REPORT_AFTER_MS = 10
 _CLOSE_PATIENCE_S = 10.0
 
 
@@ -36,13 +36,13 @@ class Launch:
     __slots__ = (
         "_candidates",
         "_environ",
-        "_program",
-        "ended_ms",
         "error",
+        "exit",
         "is_cancelled",
         "output",
         "owner",
         "process",
+        "series",
         "started_ms",
     )
 
@@ -65,99 +65,142 @@ class Launch:
         self.error: OSError | ValueError | None = None
         #: Whether the process gets a signal when it runs; a follower is not started any more.
         self.is_cancelled = False
+        #: None until the process is reported.
         self.started_ms: int | None = None
-        self.ended_ms: int | None = None
-        # Prepared here and not in the thread, which has colder caches.
-        self._program = self._prepare(*candidates[0])
+        #: The end of a process that has run for some time.
+        self.exit: Exit | None = None
+        #: None before the launch, and after the process is reported.
+        self.series: _Series | None = None
 
-    def _prepare(self, program: str, argv: tuple[str, ...]) -> Program | None:
+    def prepare(self) -> Program | None:
+        """Return the next program to try; None if it cannot be started, or none is left."""
+        if not self._candidates:
+            return None
+        (path, argv), self._candidates = self._candidates[0], self._candidates[1:]
         try:
-            return Program(program, argv, self._environ)
+            return Program(path, argv, self._environ)
         except ValueError as exc:
             self.error = exc
-            return None
+            return self.prepare()
 
-    def run(self, runner: ShortRunner) -> ShortRun | None:
-        """Start the process, and wait for a short time; None if it cannot be started."""
-        for number, candidate in enumerate(self._candidates):
-            if number:
-                self._program = self._prepare(*candidate)
-            if self._program is None:
-                continue
-            try:
-                return runner.run(self._program, self.output.write_end)
-            except OSError as exc:
-                self.error = exc
-        return None
-
-    def finish(self, run: ShortRun, output: bytes) -> Exit:
-        """Keep the output of a process that has ended, and return its end."""
-        if output:
-            self.output.tail, self.output.length = output, len(output)
-        return Exit(
-            Process(run.pid, self.output, self.owner),
-            exit_code_of(run.status),
-            run.user_us / 1e6,
-            run.system_us / 1e6,
-            run.max_rss_kib,
-        )
-
-    def keep_running(self, run: ShortRun) -> Process:
-        """Take over a process that did not end within a short time, with its pipe."""
-        if not self.output.has_pipe:
-            self.output.read_end, self.output.write_end = run.read_end, run.write_end
-        self.process = Process(run.pid, self.output, self.owner)
-        return self.process
+    def cancel(self) -> None:
+        """Start neither this process nor what follows it, if that has not happened yet."""
+        self.is_cancelled = True
+        if self.series is not None:
+            self.series.calls.withdraw()
 
 
 class _Series:
     """A process and the followers that start after it, in the thread of one slot."""
 
-    __slots__ = ("_being_loaded", "_loaded_since_ms", "ended", "followers", "launch")
+    __slots__ = ("_reported", "calls", "launches")
 
-    def __init__(self, launch: Launch, followers: Iterable[Launch]) -> None:
-        #: The process that runs.
-        self.launch = launch
-        self.followers = deque(followers)
-        #: Processes that have ended and are not reported yet.
-        self.ended: deque[tuple[Launch, Exit | None]] = deque()
-        #: The process that had not begun at the last look, and when it was first seen so.
-        self._being_loaded: Launch | None = None
-        self._loaded_since_ms = 0
+    def __init__(self, launches: Sequence[Launch], stdin: int, report_after_ms: int) -> None:
+        #: Without followers that were withdrawn.
+        self.launches = list(launches)
+        # Prepared here and not in the thread, which has colder caches.
+        programs = [(launch.prepare(), launch.output.write_end) for launch in launches]
+        self.calls = Series(programs, stdin, report_after_ms=report_after_ms)
+        # The first one is placed, so it cannot be withdrawn.
+        self.calls.take(0)
+        #: Number of processes whose end is reported.
+        self._reported = 0
+        for launch in launches:
+            launch.series = self
 
-    # The thread of the slot holds no lock here, and another thread may be in ``report_late``:
-    # single operations on a deque are atomic.
+    # -- with the lock -------------------------------------------------------------------------
 
-    def take_follower(self, exit: Exit | None) -> bool:
-        """Make the next follower the process to run. Returns False if none is to start."""
-        if exit is None or exit.exit_code:
-            return False
-        try:
-            follower = self.followers.popleft()
-        except IndexError:
-            return False
-        if follower.is_cancelled:
-            self.followers.appendleft(follower)
-            return False
-        self.launch = follower
-        return True
+    def take_withdrawn(self) -> list[Launch]:
+        """Let no follower start any more, and return those that have not."""
+        taken = self.calls.withdraw()
+        withdrawn, self.launches = self.launches[taken:], self.launches[:taken]
+        for launch in withdrawn:
+            launch.series = None
+        return withdrawn
 
-    def has_end_before(self, time_ms: int) -> bool:
-        """Return whether a process ended before this time and is not reported."""
-        try:
-            launch, _ = self.ended[0]
-        except IndexError:
-            return False
-        return launch.ended_ms is not None and launch.ended_ms < time_ms
+    def take_ends(self, now_ms: int) -> Iterator[tuple[Launch, Exit | None, int]]:
+        """Yield the processes that have ended and are not reported, with the time in ms."""
+        ended, now_us = self.calls.count_ended(), time.monotonic_ns() // 1000
+        while self._reported < ended:
+            launch, run = self.launches[self._reported], self.calls.runs[self._reported]
+            self._reported += 1
+            launch.series = None
+            if run.error:
+                yield launch, None, now_ms
+                continue
+            launch.started_ms = now_ms - (now_us - run.started_us) // 1000
+            if launch.exit is not None:
+                yield launch, launch.exit, now_ms
+                continue
+            output = self.calls.output_of(run)
+            if output:
+                launch.output.tail, launch.output.length = output, len(output)
+            exit = Exit(
+                Process(run.pid, launch.output, launch.owner),
+                exit_code_of(run.status),
+                run.user_us / 1e6,
+                run.system_us / 1e6,
+                run.max_rss_kib,
+            )
+            yield launch, exit, now_ms - (now_us - run.ended_us) // 1000
 
-    def holds_up_followers(self, now_ms: int) -> bool:
-        """Return whether followers wait for a program that has been loading for some time."""
-        launch = self.launch
-        if launch.process is not None or not self.followers:
+    @property
+    def running(self) -> Launch | None:
+        """The process that is being started, or runs for a short time."""
+        ended = self.calls.count_ended()
+        return self.launches[ended] if ended < self.calls.count_taken() else None
+
+    def is_late(self) -> bool:
+        """Return whether ends, or followers, wait for a program that takes long to load."""
+        before_us = time.monotonic_ns() // 1000 - REPORT_AFTER_MS * 1000
+        ended, taken = self.calls.count_ended(), self.calls.count_taken()
+        if self._reported < ended:
+            return self.calls.runs[self._reported].ended_us < before_us
+        if not ended < taken < len(self.launches):
             return False
-        if launch is not self._being_loaded:
-            self._being_loaded, self._loaded_since_ms = launch, now_ms
-        return now_ms - self._loaded_since_ms > _REPORT_AFTER_MS
+        run = self.calls.runs[ended]
+        return not run.pid and 0 < run.loading_us < before_us
+
+    # -- in the thread of the slot -------------------------------------------------------------
+
+    def run(self, buffer: OutputBuffer) -> Launch | None:
+        """Run processes. Returns the one that did not end within a short time, if any."""
+        calls = self.calls
+        calls.run(buffer)
+        while True:
+            number = calls.count_ended()
+            if number >= calls.count_taken():
+                return None
+            launch, run = self.launches[number], calls.runs[number]
+            if not run.error:
+                break
+            if not self._try_next_candidate(number):
+                calls.end(number)
+                return None
+            calls.run(buffer)
+        if not launch.output.has_pipe:
+            launch.output.read_end, launch.output.write_end = run.read_end, run.write_end
+        launch.process = Process(run.pid, launch.output, launch.owner)
+        return launch
+
+    def _try_next_candidate(self, number: int) -> bool:
+        """Return whether there is another program for a process that could not be started."""
+        launch, tried, error = self.launches[number], self.calls.program(number), 0
+        error = self.calls.runs[number].error
+        if tried is not None:
+            launch.error = OSError(error, os.strerror(error), tried.path)
+        program = launch.prepare()
+        if program is not None:
+            self.calls.replace(number, program)
+        return program is not None
+
+    def goes_on(self) -> bool:
+        """Return whether the next follower is to start."""
+        ended = self.calls.count_ended()
+        if ended == len(self.calls.runs) or self.calls.is_withdrawn:
+            return False
+        run = self.calls.runs[ended - 1]
+        return not run.error and not run.status
 
 
 class LaunchEvents(Protocol):
@@ -169,7 +212,7 @@ class LaunchEvents(Protocol):
     def on_start(self, launch: Launch) -> None:
         """The process runs for some time, or is the next to start. Called with the lock held."""
 
-    def on_end(self, launch: Launch, exit: Exit | None) -> None:
+    def on_end(self, launch: Launch, exit: Exit | None, ended_ms: int) -> None:
         """The process has ended; without an Exit, it could not be started. With the lock held."""
 
     def on_withdrawal(self, launch: Launch) -> None:
@@ -184,7 +227,11 @@ class Slots:
         spawner: Spawner,
         events: LaunchEvents,
         now_ms: Callable[[], int],
+        *,
+        report_after_ms: int = REPORT_AFTER_MS,
     ) -> None:
+        """``report_after_ms``: after this time, ends in a series that goes on are reported."""
+        self._report_after_ms = report_after_ms
         self._spawner = spawner
         self._lock = spawner.lock
         self._events = events
@@ -211,7 +258,7 @@ class Slots:
 
     def launch(self, launch: Launch, *followers: Launch) -> None:
         """Start a process in a free thread, and its followers after it. The caller has the lock."""
-        series = _Series(launch, followers)
+        series = _Series((launch, *followers), self._spawner.null, self._report_after_ms)
         if self._can_take_next:
             self._can_take_next, self._next = False, series
             return
@@ -237,6 +284,8 @@ class Slots:
         with self._lock:
             self._is_closing = True
             self._queue.clear()
+            for series in list(self._running):
+                series.calls.withdraw()
             self._spawner.signal(self._spawner.list_adopted(), signal.SIGKILL)
         for _ in self._threads:
             self._queued.release()
@@ -249,27 +298,24 @@ class Slots:
         That takes long if the file system of the program does not answer. The followers behind it
         are withdrawn. The caller has the lock.
         """
-        now_ms = self._now_ms()
         for series in list(self._running):
-            if series.has_end_before(now_ms - _REPORT_AFTER_MS) or series.holds_up_followers(
-                now_ms
-            ):
+            if series.is_late():
                 self._report(series)
-                if series.launch.ended_ms is None:
-                    self._events.on_start(series.launch)
+                if series.running is not None:
+                    self._events.on_start(series.running)
 
     # -- in a thread ---------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
-            runner = ShortRunner(self._spawner.null)
-            while self._work_once(runner):
+            buffer = OutputBuffer()
+            while self._work_once(buffer):
                 pass
         except BaseException as exc:
             self.failure = exc
             self._spawner.wake()
 
-    def _work_once(self, runner: ShortRunner) -> bool:
+    def _work_once(self, buffer: OutputBuffer) -> bool:
         """Run processes one after the other until none follows. Returns False at the end."""
         self._queued.acquire()
         with self._lock:
@@ -278,55 +324,52 @@ class Slots:
             return False
         while series is not None:
             self._running.add(series)
-            self._run_series(series, runner)
+            self._run_series(series, buffer)
             self._running.discard(series)
             with self._lock:
                 series = self._take_turn(series)
         return True
 
-    def _run_series(self, series: _Series, runner: ShortRunner) -> None:
+    def _run_series(self, series: _Series, buffer: OutputBuffer) -> None:
+        spawner = self._spawner
         while True:
-            exit = self._run(series, runner)
-            ended_ms = series.launch.ended_ms or 0
-            series.ended.append((series.launch, exit))
-            if self._is_closing or not series.take_follower(exit):
+            spawner.being_started.add(series)
+            try:
+                launch = series.run(buffer)
+                if launch is not None and launch.process is not None:
+                    spawner.adopt(launch.process)
+            finally:
+                spawner.being_started.discard(series)
+            if launch is not None:
+                self._finish_long_process(launch, series)
                 return
-            if series.has_end_before(ended_ms - _REPORT_AFTER_MS):
-                with self._lock:
-                    self._report_ends(series)
-                    self._events.on_start(series.launch)
-                    self._turn()
+            with self._lock:
+                if self._is_closing or not self._begin_next(series):
+                    return
 
-    def _run(self, series: _Series, runner: ShortRunner) -> Exit | None:
-        """Run a process to its end. Returns None if it could not be started."""
-        # Little is done here: after each process, the code of this function has to be loaded into
-        # the caches of the CPU again.
-        launch, spawner = series.launch, self._spawner
-        spawner.being_started.add(launch)
-        try:
-            run = launch.run(runner)
-            if run is None:
-                # Without this, `report_late` could report a start after the end.
-                launch.ended_ms = self._now_ms()
-                return None
-            now_ms = self._now_ms()
-            launch.started_ms = now_ms - run.lasted_us // 1000
-            if run.is_over:
-                launch.ended_ms = now_ms
-                return launch.finish(run, runner.output)
-            process = launch.keep_running(run)
-            spawner.adopt(process)
-        finally:
-            spawner.being_started.discard(launch)
+    def _begin_next(self, series: _Series) -> bool:
+        """Report the ends in a series that goes on. Returns False if it does not go on."""
+        if not series.goes_on() or not series.calls.take(series.calls.count_ended()):
+            return False
+        self._report_ends(series)
+        series.calls.forget_output()
+        assert series.running is not None
+        self._events.on_start(series.running)
+        self._turn()
+        return True
+
+    def _finish_long_process(self, launch: Launch, series: _Series) -> None:
+        """Wait for the end of a process that is not a short one."""
+        process = launch.process
+        assert process is not None
         if launch.is_cancelled or self._is_closing:
             self._end_early(launch, process)
         with self._lock:
-            self._handle_long_process(process, series)
+            self._handle_long_process(launch, series)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         # The process is a zombie now. Its pid stays reserved until it is reaped.
-        exit = spawner.reap(process)
-        launch.ended_ms = self._now_ms()
-        return exit
+        launch.exit = self._spawner.reap(process)
+        series.calls.end(series.calls.count_ended())
 
     def _end_early(self, launch: Launch, process: Process) -> None:
         """End a process that was cancelled or killed while it was being started."""
@@ -338,26 +381,32 @@ class Slots:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-    def _handle_long_process(self, process: Process, series: _Series) -> None:
+    def _handle_long_process(self, launch: Launch, series: _Series) -> None:
         """Watch the output of a process that is not short, and withdraw its followers."""
-        self._spawner.watch(process.output)
+        self._spawner.watch(launch.output)
         if self._is_closing:
             return
-        has_news = bool(series.ended or series.followers)
-        self._report(series)
-        self._events.on_start(series.launch)
+        has_news = self._report(series)
+        self._events.on_start(launch)
         if has_news:
             self._turn()
 
-    def _report(self, series: _Series) -> None:
-        """Report the processes that have ended, and the followers that will not start."""
-        while series.followers:
-            self._events.on_withdrawal(series.followers.pop())
-        self._report_ends(series)
+    def _report(self, series: _Series) -> bool:
+        """Report the processes that have ended, and the followers that will not start.
 
-    def _report_ends(self, series: _Series) -> None:
-        while series.ended:
-            self._events.on_end(*series.ended.popleft())
+        Returns whether there were any.
+        """
+        withdrawn = series.take_withdrawn()
+        for launch in reversed(withdrawn):
+            self._events.on_withdrawal(launch)
+        return self._report_ends(series) or bool(withdrawn)
+
+    def _report_ends(self, series: _Series) -> bool:
+        has_end = False
+        for launch, exit, ended_ms in series.take_ends(self._now_ms()):
+            self._events.on_end(launch, exit, ended_ms)
+            has_end = True
+        return has_end
 
     def _take_turn(self, series: _Series) -> _Series | None:
         """Take the loop's turn after the end of a process, and return what to run next."""
