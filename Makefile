@@ -25,7 +25,7 @@ demo: $(DEMO_VENV)/.installed  ## run the example to its picture
 	PATH="$(CURDIR)/$(DEMO_VENV)/bin:$$PATH" $(DEMO_VENV)/bin/batchyard run $(DEMO)/pipeline.yaml --no-gpu
 	@echo "the picture: $(DEMO)/work/figure/reconstruction.png"
 
-test: $(STAMP)  ## all tests that need nothing but this machine, in less than 6 minutes on two cores
+test: $(STAMP)  ## all tests that need nothing but this machine, in about 6 minutes on two cores
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" --durations 10 --durations-min 5 $(PYTEST_ARGS)
 
 test-more: $(STAMP)  ## the tests that `make test` leaves out, and a random search of the properties

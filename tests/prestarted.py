@@ -77,6 +77,7 @@ class _SharedServer:
             _, (fd,), _, _ = socket.recv_fds(connection, 16, 1)
         os.set_inheritable(fd, False)
         self.control = socket.socket(fileno=fd)
+        atexit.register(self.control.close)
 
     def start(self, request: Mapping[str, Any], files: Sequence[int]) -> tuple[int, socket.socket]:
         return _request_start(self.control, request, files)
