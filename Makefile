@@ -81,7 +81,7 @@ bench-peers: $(STAMP)  ## calls of AWS Batch that other people's clients make, b
 	$(BIN)/python benchmarks/peer_calls.py
 
 # Without compiling what is never imported: that would take longer than the download.
-$(DEMO_VENV)/.installed: pyproject.toml
+$(DEMO_VENV)/.installed: pyproject.toml hatch_build.py src/batchyard/embedded/short_runs.c
 	@$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile -e '.[examples]'
@@ -98,7 +98,7 @@ $(COMPUTE)/.installed: pyproject.toml benchmarks/libraries.txt
 	$(COMPUTE)/bin/pip install --quiet --disable-pip-version-check -e '.[bench]' -r benchmarks/libraries.txt
 	@touch $@
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml hatch_build.py src/batchyard/embedded/short_runs.c
 	@$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'

@@ -7,14 +7,15 @@ same in Python, a little slower: src/batchyard/embedded/short_runs.py.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import packaging.tags
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _SOURCE = Path("src/batchyard/embedded/short_runs.c")
@@ -33,7 +34,8 @@ class CustomBuildHook(BuildHookInterface):
             build_data["force_include"][str(library)] = _NAME_IN_WHEEL
             build_data["pure_python"] = False
             # No part of Python is in it, so that it works with every version.
-            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            platforms = (tag.platform for tag in packaging.tags.sys_tags())
+            platform = next(name for name in platforms if name.startswith("linux_"))
             build_data["tag"] = f"py3-none-{platform}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -42,11 +44,14 @@ class CustomBuildHook(BuildHookInterface):
 
 def _compile(source: Path, library: Path) -> bool:
     """Return whether the library was made."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None or os.environ.get("BATCHYARD_PURE"):
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if os.environ.get("BATCHYARD_PURE"):
         return False
-    command = [compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(library), str(source)]
-    return subprocess.run(command).returncode == 0
+    command = [*compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(library), str(source)]
+    try:
+        return subprocess.run(command).returncode == 0
+    except OSError:  # there is no such program
+        return False
 
 
 def _replace(old: Path, new: Path | None) -> None:

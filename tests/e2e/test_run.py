@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -408,3 +409,17 @@ def test_the_plan_is_what_the_run_does(small: Yard) -> None:
         (small.folder / ".batchyard" / "runs" / status["run"] / "run.json").read_text()
     )
     assert [job["step"] for job in record["plan"]["jobs"]] == [job["step"] for job in plan["jobs"]]
+
+
+def test_a_parent_that_ignores_the_ends_of_its_children_hides_no_failure(yard: Yard) -> None:
+    """Some supervisors do. The kernel would then take the exit codes of all children."""
+    yard.write("list.txt", "exit 1\ntrue\n" * 20)
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", ignoring, *yard.command("run", "list.txt")]
+    done = subprocess.run(words, cwd=yard.folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    (step,) = yard.json("status", "last")["steps"]
+    assert (step["succeeded"], step["failed"]) == (20, 20)

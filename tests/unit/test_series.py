@@ -172,7 +172,13 @@ def make_task(number: int, command: str) -> Task:
 
 
 def run_series(folder: Path, *commands: str, stop: int | None = None) -> list[tuple[str, int]]:
-    """Return the events as (name, child), after all commands have ended or were withdrawn.
+    """Return the events as (name, child), after all commands have ended or were withdrawn."""
+    events = list_events(folder, *commands, stop=stop)
+    return [(type(event).__name__, event.task.child) for event in events]
+
+
+def list_events(folder: Path, *commands: str, stop: int | None = None) -> list[Event]:
+    """Return the events, after all commands have ended or were withdrawn.
 
     ``stop``: a signal for all attempts, as soon as the first process has written the file `ready`.
     """
@@ -195,7 +201,18 @@ def run_series(folder: Path, *commands: str, stop: int | None = None) -> list[tu
     for event in events:
         if isinstance(event, Ended):
             assert event.started_ms is not None and event.started_ms <= event.ended_ms
-    return [(type(event).__name__, event.task.child) for event in events]
+    return events
+
+
+def test_a_follower_that_runs_for_some_time_began_when_it_started(tmp_path: Path) -> None:
+    """And not when it was found to be no short process."""
+    for _ in range(200):
+        events = list_events(tmp_path, "true", "sleep 0.3")
+        ended = {event.task.child: event for event in events if isinstance(event, Ended)}
+        if 1 in ended:  # on a busy machine, the first command may not be a short one
+            break
+    # Both times are in whole milliseconds.
+    assert ended[1].ended_ms - (ended[1].started_ms or 0) >= 298
 
 
 def test_followers_run_in_order_and_each_is_reported(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import os
 import resource
 import shutil
@@ -97,6 +98,13 @@ def test_the_library_is_there_if_it_can_be_made() -> None:
     assert find_library() is not None
 
 
+def test_a_library_of_another_version_is_not_used(tmp_path: Path) -> None:
+    """Its structures could have other fields."""
+    (tmp_path / "text.so").write_text("no library")
+    for path in (tmp_path / "missing.so", tmp_path / "text.so", Path(_ctypes.__file__)):
+        assert find_library(path) is None
+
+
 # -- one program ----------------------------------------------------------------------------------
 
 
@@ -131,6 +139,16 @@ def test_variables_of_its_own_and_shared_ones(make_series: MakeSeries) -> None:
 
 def test_a_full_pipe_is_read_to_its_end(make_series: MakeSeries) -> None:
     assert outputs(run_soon(make_series, "head -c 65536 /dev/zero")) == [bytes(65536)]
+
+
+def test_output_that_is_larger_than_the_buffer_stays_in_the_pipe(make_series: MakeSeries) -> None:
+    """The caller waits for the process, and reads the pipe to its end."""
+    series = make_series(shell("head -c 1000 /dev/zero"), shell("echo never"))
+    series.run(OutputBuffer(size=999))
+    run = series.runs[0]
+    assert (series.count_ended(), series.count_taken(), run.is_over) == (0, 1, 0)
+    os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
+    assert os.read(run.read_end, 2000) == bytes(1000)
 
 
 def test_a_process_that_goes_on_keeps_its_pipe(make_series: MakeSeries) -> None:

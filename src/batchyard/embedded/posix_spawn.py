@@ -14,8 +14,8 @@ from functools import cache, cached_property, lru_cache
 
 # POSIX defines only the names of the flags. All C libraries on Linux have these values.
 _SETSIGDEF, _SETSIGMASK, _SETSID = 0x04, 0x08, 0x80
-#: Signals that Python ignores. A child would inherit that.
-_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+#: Signals that Python ignores, and that of ended children. A child would inherit that.
+_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 #: Signals that nobody can handle.
 _FIXED_SIGNALS = {signal.SIGKILL, signal.SIGSTOP}
 #: More than any C library needs for one of its structures.
@@ -55,6 +55,15 @@ def _attributes() -> ctypes.Array[ctypes.c_char]:
 NO_FILE = -1
 #: Attributes of every new process.
 ATTRIBUTES = _attributes()
+
+
+def restore_child_signal() -> None:
+    """Let this process see how its children end, also if it was started with SIGCHLD ignored.
+
+    The kernel would reap them. `signal.signal` can be called by the main thread only.
+    """
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        _quick.signal(ctypes.c_int(signal.SIGCHLD), ctypes.c_void_p(int(signal.SIG_DFL)))
 
 
 class SharedEnviron(dict[bytes, bytes]):

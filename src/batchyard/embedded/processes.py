@@ -227,6 +227,8 @@ class ProcessRunner:
             return
         if attempt.started_ms is None:
             attempt.started_ms = launch.started_ms
+        # A start that is reported late has the time of the report, which may be after the end.
+        ended_ms = max(ended_ms, attempt.started_ms or 0)
         attempt.launch = None
         self._attempts.end_command(
             attempt, exit.exit_code, exit.user_s, exit.system_s, exit.max_rss_kib
@@ -239,6 +241,7 @@ class ProcessRunner:
             self._end(attempt, ended_ms)
 
     def _handle_start_error(self, attempt: _ProcessAttempt, exc: OSError | ValueError) -> None:
+        attempt.launch = None
         if isinstance(exc, OSError) and exc.errno in _MACHINE_IS_FULL:
             # Every child would fail, so the run ends here and can be resumed.
             raise from_os_error(exc, "start a process") from exc

@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,7 +26,9 @@
 /* Set in `taken` when no further program may start. */
 #define WITHDRAWN (1 << 30)
 
-/* The structures have the same fields in short_runs.py. */
+/* The structures have the same fields in short_runs.py, which refuses a library with another number. */
+const int32_t batchyard_layout = 1;
+
 struct short_run {
     const char *path; /* NULL: it cannot be started */
     char *const *argv;
@@ -138,12 +141,24 @@ static int wait_for_end(pid_t pid, int patience_ms) {
     return count > 0;
 }
 
+/* Returns whether the buffer has room for the output of a process that has ended. */
+static int has_room(const struct series *series, const struct short_run *run) {
+    int length = 0;
+    return run->stdout_fd >= 0 || (ioctl(run->read_end, FIONREAD, &length) == 0 &&
+                                   length <= series->buffer_size - series->buffer_used);
+}
+
+/* Without success, the process counts as one that still runs, and short_runs.py's caller waits for it. */
 static void reap(struct short_run *run) {
     struct rusage usage;
+    pid_t pid;
     /* The zombie still has its pid, so that no other process group can have it. */
     killpg(run->pid, SIGKILL);
-    while (wait4(run->pid, &run->status, 0, &usage) < 0 && errno == EINTR)
-        ;
+    do
+        pid = wait4(run->pid, &run->status, 0, &usage);
+    while (pid < 0 && errno == EINTR);
+    if (pid < 0)
+        return;
     run->is_over = 1;
     run->user_us = in_us(usage.ru_utime);
     run->system_us = in_us(usage.ru_stime);
@@ -180,8 +195,9 @@ static void run_one(struct series *series, struct short_run *run) {
         return;
     }
     run->started_us = now_us();
-    if (wait_for_end(run->pid, series->patience_ms)) {
+    if (wait_for_end(run->pid, series->patience_ms) && has_room(series, run))
         reap(run);
+    if (run->is_over) {
         if (run->stdout_fd < 0)
             read_output(series, run);
         close_pipe(run);

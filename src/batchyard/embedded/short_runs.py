@@ -12,9 +12,12 @@ thread while the series runs, and the programs that have not started can be with
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import select
 import signal
+import struct
+import termios
 import threading
 import time
 from collections.abc import Sequence
@@ -23,6 +26,8 @@ from pathlib import Path
 
 from batchyard.embedded.posix_spawn import ATTRIBUTES, NO_FILE, Program
 
+#: The number of the structures below, as in short_runs.c.
+_LAYOUT = 1
 #: What hatch_build.py makes of short_runs.c.
 LIBRARY = Path(__file__).with_name("libshort_runs.so")
 #: After this time a process is not a short one any more: its pipe is watched, since a full one
@@ -30,7 +35,7 @@ LIBRARY = Path(__file__).with_name("libshort_runs.so")
 PATIENCE_MS = 4
 #: After this time the programs of a series that have ended are reported.
 REPORT_AFTER_MS = 10
-#: No pipe holds more, unless its capacity was changed.
+#: What a pipe holds on most machines. A process whose pipe holds more is left to the caller.
 _PIPE_SIZE = 1 << 16
 _BUFFER_SIZE = 4 * _PIPE_SIZE
 _ATTRIBUTES_ADDRESS = ctypes.addressof(ATTRIBUTES)
@@ -73,6 +78,8 @@ class ShortRun(ctypes.Structure):
 class _SeriesFields(ctypes.Structure):
     """The same fields as of `series` in short_runs.c."""
 
+    buffer_size: int
+    pipe_size: int
     buffer_used: int
     taken: int
     ended: int
@@ -90,8 +97,9 @@ class _SeriesFields(ctypes.Structure):
 class _Library:
     """The functions of short_runs.c."""
 
-    def __init__(self) -> None:
-        path = str(LIBRARY)
+    def __init__(self, path: str) -> None:
+        if ctypes.c_int32.in_dll(ctypes.CDLL(path), "batchyard_layout").value != _LAYOUT:
+            raise ValueError(f"{path} is of another version")
         # The interpreter lock is released only while programs run.
         self.run_series = ctypes.CDLL(path).batchyard_run_series
         quick = ctypes.PyDLL(path)
@@ -101,19 +109,20 @@ class _Library:
 
 
 @cache
-def find_library() -> _Library | None:
-    """Return the compiled functions; None if there are none for this machine."""
+def find_library(path: Path = LIBRARY) -> _Library | None:
+    """Return the compiled functions; None if there are none for this machine and version."""
     try:
-        return _Library()
-    except OSError:
+        return _Library(str(path))
+    except (OSError, ValueError):
         return None
 
 
 class OutputBuffer:
     """Memory for the output of the programs of a series. Each thread has its own."""
 
-    def __init__(self) -> None:
-        self._bytes = ctypes.create_string_buffer(_BUFFER_SIZE)
+    def __init__(self, size: int = _BUFFER_SIZE) -> None:
+        self.size = size
+        self._bytes = ctypes.create_string_buffer(size)
         self.address = ctypes.addressof(self._bytes)
 
     def read(self, start: int, length: int) -> bytes:
@@ -154,8 +163,8 @@ class Series:
             _ATTRIBUTES_ADDRESS,
             None,
             ctypes.addressof(self.runs),
-            _BUFFER_SIZE,
-            _PIPE_SIZE,
+            0,
+            0,
             0,
             stdin,
             PATIENCE_MS,
@@ -244,11 +253,13 @@ class Series:
     def run(self, buffer: OutputBuffer) -> None:
         """Run the programs that have not ended.
 
-        Returns at a program that still runs, that has failed or that could not be started; when
-        ends must be reported, or the buffer is full; and at the end.
+        Returns at a program that still runs, or whose output is larger than the buffer, and leaves
+        it to the caller; at one that has failed or could not be started; when ends must be
+        reported, or the buffer is full; and at the end.
         """
-        self.buffer = buffer
-        self._fields.buffer = buffer.address
+        self.buffer, fields = buffer, self._fields
+        fields.buffer, fields.buffer_size = buffer.address, buffer.size
+        fields.pipe_size = min(_PIPE_SIZE, buffer.size)
         if self._library is None:
             self._run_in_python(buffer)
         else:
@@ -260,7 +271,7 @@ class Series:
         fields = self._fields
         first = fields.ended
         for number in range(first, len(self.runs)):
-            if _BUFFER_SIZE - fields.buffer_used < _PIPE_SIZE or not self.take(number):
+            if fields.buffer_size - fields.buffer_used < fields.pipe_size or not self.take(number):
                 return
             run, program = self.runs[number], self._programs[number]
             self._run_one(run, program, buffer)
@@ -288,12 +299,19 @@ class Series:
             return
         run.error = 0
         run.started_us = _now_us()
-        if _wait_for_end(run.pid):
+        if _wait_for_end(run.pid) and self._has_room(run):
             _reap(run)
             if run.stdout_fd == NO_FILE:
                 self._read_output(run, buffer)
             _close_pipe(run)
             run.ended_us = _now_us()
+
+    def _has_room(self, run: ShortRun) -> bool:
+        """Return whether the buffer has room for the output of a process that has ended."""
+        if run.stdout_fd != NO_FILE:
+            return True
+        (length,) = struct.unpack("i", fcntl.ioctl(run.read_end, termios.FIONREAD, bytes(4)))
+        return bool(length <= self._fields.buffer_size - self._fields.buffer_used)
 
     def _read_output(self, run: ShortRun, buffer: OutputBuffer) -> None:
         fields = self._fields
@@ -301,9 +319,9 @@ class Series:
         # Closed first, so that a read of the empty pipe returns its end.
         os.close(run.write_end)
         run.write_end = NO_FILE
-        while fields.buffer_used < _BUFFER_SIZE:
+        while fields.buffer_used < fields.buffer_size:
             try:
-                data = os.read(run.read_end, _BUFFER_SIZE - fields.buffer_used)
+                data = os.read(run.read_end, fields.buffer_size - fields.buffer_used)
             except BlockingIOError:  # a process that has left the group still has the pipe
                 return
             if not data:

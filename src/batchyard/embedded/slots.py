@@ -80,7 +80,8 @@ class Launch:
         try:
             return Program(path, argv, self._environ)
         except ValueError as exc:
-            self.error = exc
+            # Without its traceback, which would keep the frames with all objects of this launch.
+            self.error = exc.with_traceback(None)
             return self.prepare()
 
     def cancel(self) -> None:
@@ -118,9 +119,12 @@ class _Series:
             launch.series = None
         return withdrawn
 
-    def take_ends(self, now_ms: int) -> Iterator[tuple[Launch, Exit | None, int]]:
-        """Yield the processes that have ended and are not reported, with the time in ms."""
-        ended, now_us = self.calls.count_ended(), time.monotonic_ns() // 1000
+    def take_ends(self, read_ms: Callable[[], int]) -> Iterator[tuple[Launch, Exit | None, int]]:
+        """Yield the processes that have ended and are not reported, with the time in ms.
+
+        ``read_ms``: the clock of these times.
+        """
+        ended, now_us, now_ms = self.calls.count_ended(), time.monotonic_ns() // 1000, read_ms()
         while self._reported < ended:
             launch, run = self.launches[self._reported], self.calls.runs[self._reported]
             self._reported += 1
@@ -128,10 +132,10 @@ class _Series:
             if run.error:
                 yield launch, None, now_ms
                 continue
-            launch.started_ms = now_ms - (now_us - run.started_us) // 1000
             if launch.exit is not None:
                 yield launch, launch.exit, now_ms
                 continue
+            launch.started_ms = now_ms - (now_us - run.started_us) // 1000
             output = self.calls.output_of(run)
             if output:
                 launch.output.tail, launch.output.length = output, len(output)
@@ -163,8 +167,11 @@ class _Series:
 
     # -- in the thread of the slot -------------------------------------------------------------
 
-    def run(self, buffer: OutputBuffer) -> Launch | None:
-        """Run processes. Returns the one that did not end within a short time, if any."""
+    def run(self, buffer: OutputBuffer, read_ms: Callable[[], int]) -> Launch | None:
+        """Run processes. Returns the one that did not end within a short time, if any.
+
+        ``read_ms``: the clock of recorded times.
+        """
         calls = self.calls
         calls.run(buffer)
         while True:
@@ -180,6 +187,7 @@ class _Series:
             calls.run(buffer)
         if not launch.output.has_pipe:
             launch.output.read_end, launch.output.write_end = run.read_end, run.write_end
+        launch.started_ms = read_ms() - (time.monotonic_ns() // 1000 - run.started_us) // 1000
         launch.process = Process(run.pid, launch.output, launch.owner)
         return launch
 
@@ -241,7 +249,7 @@ class Slots:
         self._queue: deque[_Series] = deque()
         self._queued = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
-        #: What the threads run. Each thread adds and removes its own.
+        #: What the threads run.
         self._running: set[_Series] = set()
         #: Number of threads that have a process.
         self.busy = 0
@@ -301,8 +309,10 @@ class Slots:
         for series in list(self._running):
             if series.is_late():
                 self._report(series)
-                if series.running is not None:
-                    self._events.on_start(series.running)
+                # Asked once: the process may end at any moment.
+                running = series.running
+                if running is not None:
+                    self._events.on_start(running)
 
     # -- in a thread ---------------------------------------------------------------------------
 
@@ -320,14 +330,16 @@ class Slots:
         self._queued.acquire()
         with self._lock:
             series = self._queue.popleft() if self._queue else None
-        if series is None:
-            return False
-        while series is not None:
+            if series is None:
+                return False
             self._running.add(series)
+        while series is not None:
             self._run_series(series, buffer)
-            self._running.discard(series)
             with self._lock:
+                self._running.discard(series)
                 series = self._take_turn(series)
+                if series is not None:
+                    self._running.add(series)
         return True
 
     def _run_series(self, series: _Series, buffer: OutputBuffer) -> None:
@@ -335,7 +347,7 @@ class Slots:
         while True:
             spawner.being_started.add(series)
             try:
-                launch = series.run(buffer)
+                launch = series.run(buffer, self._now_ms)
                 if launch is not None and launch.process is not None:
                     spawner.adopt(launch.process)
             finally:
@@ -353,8 +365,9 @@ class Slots:
             return False
         self._report_ends(series)
         series.calls.forget_output()
-        assert series.running is not None
-        self._events.on_start(series.running)
+        running = series.running
+        assert running is not None, "it is taken, and this thread starts it"
+        self._events.on_start(running)
         self._turn()
         return True
 
@@ -403,7 +416,7 @@ class Slots:
 
     def _report_ends(self, series: _Series) -> bool:
         has_end = False
-        for launch, exit, ended_ms in series.take_ends(self._now_ms()):
+        for launch, exit, ended_ms in series.take_ends(self._now_ms):
             self._events.on_end(launch, exit, ended_ms)
             has_end = True
         return has_end

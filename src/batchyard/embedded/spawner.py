@@ -169,6 +169,7 @@ class Spawner:
         self.being_started: set[object] = set()
         #: Pid of a possible orphan -> the launches of that moment, one of which may be the process.
         self._suspects: dict[int, set[object]] = {}
+        posix_spawn.restore_child_signal()
         proc.adopt_orphans()
 
     @property
@@ -338,8 +339,10 @@ class Spawner:
         """Return orphans, without processes that a thread may have started and not adopted yet."""
         # A process that is reaped meanwhile, in another thread, is no orphan.
         processes = set(self._processes)
-        children = proc.children_of_this_process()
+        # Those of before and after: a process that was listed may have ended since.
         being_started = set(self.being_started)
+        children = proc.children_of_this_process()
+        being_started |= self.being_started
         orphans = [pid for pid in self._orphans_in(children) if pid not in processes]
         self._suspects = {
             pid: self._suspects.get(pid, being_started) & being_started for pid in orphans
