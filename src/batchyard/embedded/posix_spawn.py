@@ -114,14 +114,14 @@ class Variables:
 
     __slots__ = ("own", "own_count", "shared", "shared_count")
 
-    def __init__(self, shared: SharedEnviron, own: Sequence[bytes] = ()) -> None:
-        """``own``: texts like b"NAME=value", whose names ``shared`` does not have."""
+    def __init__(self, shared: SharedEnviron, own_texts: Sequence[bytes] = ()) -> None:
+        """``own_texts``: like b"NAME=value", with names that ``shared`` does not have."""
         #: C's array of the shared variables, which ends with a null pointer.
         self.shared = shared.pointers
         self.shared_count = len(shared)
         #: The own variables, each with a null byte behind it.
-        self.own = b"\0".join([*own, b""])
-        self.own_count = len(own)
+        self.own = b"\0".join([*own_texts, b""])
+        self.own_count = len(own_texts)
 
     @property
     def pointers(self) -> ctypes.Array[ctypes.c_char_p]:
@@ -129,8 +129,8 @@ class Variables:
         count = self.shared_count
         pointers = (ctypes.c_char_p * (count + self.own_count + 1))()
         ctypes.memmove(pointers, self.shared, count * _POINTER_SIZE)
-        own: list[ctypes.c_char_p | bytes | None] = [*self.own.split(b"\0")[:-1]]
-        pointers[count:-1] = own
+        own_texts: list[ctypes.c_char_p | bytes | None] = [*self.own.split(b"\0")[:-1]]
+        pointers[count:-1] = own_texts
         return pointers
 
 

@@ -193,9 +193,9 @@ class _Series:
 
     def _try_next_candidate(self, number: int) -> bool:
         """Return whether there is another program for a process that could not be started."""
-        launch, tried, error = self.launches[number], self.calls.program(number), 0
-        error = self.calls.runs[number].error
+        launch, tried = self.launches[number], self.calls.program(number)
         if tried is not None:
+            error = self.calls.runs[number].error
             launch.error = OSError(error, os.strerror(error), tried.path)
         program = launch.prepare()
         if program is not None:
