@@ -208,8 +208,8 @@ def run(
 def kind_of(argv: list[str], environ: Mapping[str, str]) -> str | None:
     """Return which server can start this command; None if none can.
 
-    Commands that call no AWS are most. A process without boto3 is a third as large, and forking it
-    takes half as long.
+    Commands that call no AWS have one without boto3: it is a third as large, and forking it takes
+    about half as long.
     """
     if argv == [sys.executable, "-m", "batchyard.worker"]:
         return "worker"
