@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from batchyard.sampling import gpu_devices
 from batchyard.sampling.sampler import INTERVAL_S, Readers, Sampler, Subject
@@ -20,8 +20,13 @@ class CommandSampler:
         *,
         readers: Readers | None = None,
         interval_s: float = INTERVAL_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``environ``: the variables that tell which GPUs the child has."""
+        """``environ``: the variables that tell which GPUs the child has.
+
+        ``clock``: in seconds, for the age of the command.
+        """
+        self._clock = clock
         self._gpus = gpu_devices.list_devices(environ)
         self._lock = threading.Lock()
         self._leader: int | None = None
@@ -33,7 +38,7 @@ class CommandSampler:
     def begin(self, leader: int) -> None:
         """Begin to sample a command. ``leader``: its process, which leads a session."""
         with self._lock:
-            self._leader, self._began_s = leader, time.monotonic()
+            self._leader, self._began_s = leader, self._clock()
             self._samples = Samples(self._began_s)
         if not self._is_started:
             self._is_started = True
@@ -52,6 +57,6 @@ class CommandSampler:
     def list_subjects(self, min_age_s: float) -> Sequence[Subject]:
         """Return the command, if it has run for so many seconds."""
         with self._lock:
-            if self._leader is None or time.monotonic() - self._began_s < min_age_s:
+            if self._leader is None or self._clock() - self._began_s < min_age_s:
                 return ()
             return [Subject((self._samples,), self._leader, gpus=self._gpus)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -38,7 +39,11 @@ class ScriptedHost:
 def test_a_command_has_the_samples_between_its_beginning_and_its_end() -> None:
     host = ScriptedHost()
     environ = {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
-    sampler = CommandSampler(environ, readers=host.readers, interval_s=1e-9)
+    # An hour passes between two looks of the test. The sampler's own thread waits for a real one.
+    hours = itertools.count()
+    sampler = CommandSampler(
+        environ, readers=host.readers, interval_s=3600.0, clock=lambda: 3600.0 * next(hours)
+    )
     sampler.take_samples()
     sampler.begin(7)
     sampler.take_samples()
