@@ -1,4 +1,4 @@
-"""What disturbs a soak hits what it says that it hits."""
+"""The disturbers of a soak kill the process that they name, and no other."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class ShortRun(ctypes.Structure):
 
 
 class _SeriesFields(ctypes.Structure):
-    """The same fields as of `series` in short_runs.c."""
+    """A series as C sees it: `struct series` of short_runs.c, field by field."""
 
     buffer_size: int
     pipe_size: int
