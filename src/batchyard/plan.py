@@ -16,6 +16,7 @@ from batchyard import shard
 from batchyard.batch.jobs import Action, EvaluateOnExit, Resources, RetryStrategy
 from batchyard.command_lengths import Expectation
 from batchyard.errors import InputError
+from batchyard.paired_children import GroupRange, find_group_ranges, order_by_groups
 from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, SpotRule, Step, sort_by_needs
 from batchyard.quick_dataclasses import dataclass
 
@@ -48,7 +49,8 @@ class PlannedJob:
     #: value of BATCHYARD_DEVICE: "gpu", or "cpu", also for a GPU step that runs without GPUs
     device: str = "cpu"
     shm_mib: int | None = None
-    #: number of each child in the step's array, if a retry has left children out; else None
+    #: number of each child in the step's array, if a retry has left children out or has changed
+    #: their order; else None
     indices: tuple[int, ...] | None = None
     #: size of the step's array, also if a retry has left children out
     step_size: int = 1
@@ -97,6 +99,11 @@ class PlannedJob:
     def has_limit(self) -> bool:
         """Whether the children that run at once are counted: `scale` can limit a dynamic step."""
         return self.max_running is not None or self.is_dynamic
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of the job's children in the step's array."""
+        return range(self.size) if self.indices is None else self.indices
 
     def index_in_step(self, child: int) -> int:
         """Return the number of a child of this job in the step's array.
@@ -183,7 +190,7 @@ class Plan:
                 f"the run has no step {step!r}", hint=f"its steps are: {', '.join(self._by_step)}"
             )
         job = self.job(step)
-        indices = range(job.size) if job.indices is None else job.indices
+        indices = job.numbers
         number = int(index) if isinstance(index, str) and is_index(index) else index
         # Of a step that was scaled, the plan does not know the children that were added.
         may_be_added = job.is_dynamic and job.size < job.command_count
@@ -191,7 +198,7 @@ class Plan:
         if number is not None and number not in indices and number not in added:
             raise InputError(
                 f"step {step!r} has no child {index!r} in this run",
-                hint=f"its children are {indices[0]} to {indices[-1]}",
+                hint=f"its children are {min(indices)} to {max(indices)}",
             )
         return step, None if number is None else int(number)
 
@@ -343,24 +350,39 @@ def select_unfinished(plan: Plan, unfinished: Mapping[str, Sequence[int]]) -> Pl
     """Return a plan of the unfinished children, as smaller arrays; children keep their numbers.
 
     ``unfinished``: step -> numbers of its children in the step. A step without unfinished children
-    is left out, and so are the needs of it. An ``each`` need is kept only between steps with the
-    same unfinished children.
+    is left out, and so are the needs of it. With an ``each`` need, a child waits for the child of
+    its number if that is unfinished, too; for this, the children are ordered by their groups (see
+    ``paired_children``). A step with too many groups waits for the whole step.
     """
+    selected = {
+        job.step: sorted(unfinished[job.step]) for job in plan.jobs if unfinished.get(job.step)
+    }
+    links = [link for link in _find_links(plan.jobs) if selected.keys() >= set(link)]
+    ordered = order_by_groups(selected, links)
     jobs = []
     for job in plan.jobs:
-        indices = tuple(unfinished.get(job.step, ()))
-        if not indices:
+        if job.step not in selected:
             continue
+        indices = tuple(ordered.get(job.step, selected[job.step]))
         needs = tuple(
-            Need(need.step, need.each and tuple(unfinished[need.step]) == indices)
+            Need(need.step, need.each and need.step in ordered)
             for need in job.needs
-            if unfinished.get(need.step)
+            if need.step in selected
         )
-        is_whole = len(indices) == job.step_size
+        is_whole = indices == tuple(range(job.step_size))
         jobs.append(
             replace(job, size=len(indices), needs=needs, indices=None if is_whole else indices)
         )
     return replace(plan, jobs=tuple(jobs))
+
+
+def find_paired_groups(plan: Plan) -> dict[str, list[GroupRange]]:
+    """Return step -> groups of its children that wait child by child, see ``paired_children``."""
+    return find_group_ranges({job.step: job.numbers for job in plan.jobs}, _find_links(plan.jobs))
+
+
+def _find_links(jobs: Iterable[PlannedJob]) -> list[tuple[str, str]]:
+    return [(job.step, need.step) for job in jobs for need in job.needs if need.each]
 
 
 def retry_strategy(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from batchyard.batch import retry
 from batchyard.batch.changes import Change, JobSettled, Requeued, RestFailed, Settled, Start, Stop
 from batchyard.batch.jobs import (
+    NOBODY,
     OUT_OF_MEMORY,
     Action,
     Dependency,
@@ -146,7 +147,16 @@ def dependencies(world: World, array: int | None) -> st.SearchStrategy[Dependenc
             kinds += [
                 st.sampled_from(same).map(lambda job: Dependency(job.id, DependencyType.N_TO_N))
             ] * 2
+        kinds.append(st.sampled_from(world.jobs).flatmap(lambda job: pairs_with(job, array or 1)))
     return st.one_of(kinds)
+
+
+def pairs_with(needed: Job, size: int) -> st.SearchStrategy[Dependency]:
+    """Dependencies of single children of a job of this size on children of another job."""
+    waiting = st.permutations([*range(size), *[NOBODY] * needed.size])
+    return waiting.map(
+        lambda order: Dependency(needed.id, DependencyType.N_TO_N, tuple(order[: needed.size]))
+    )
 
 
 def needs_of(world: World, job: Job, index: int) -> Iterator[Child]:
@@ -158,7 +168,10 @@ def needs_of(world: World, job: Job, index: int) -> Iterator[Child]:
             continue
         assert dependency.job_id is not None
         parent, _, child = dependency.job_id.partition(":")
-        if dependency.type is DependencyType.N_TO_N:
+        if dependency.pairs is not None:
+            if index in dependency.pairs:
+                yield parent, dependency.pairs.index(index)
+        elif dependency.type is DependencyType.N_TO_N:
             yield parent, index
         elif child:
             yield parent, int(child)

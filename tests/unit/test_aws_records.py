@@ -73,6 +73,12 @@ def test_what_something_waited_for_that_has_begun_has_succeeded() -> None:
     assert told(*chain, recorded={}, ran={"b": {0}}) == {"a": {0, 1}, "b": set(), "c": set()}
 
 
+def test_in_a_retry_a_child_tells_of_the_one_with_its_number() -> None:
+    a = replace(step("a", 2), indices=(1, 4), step_size=6)
+    b = replace(step("b", 3, 6, each="a"), indices=(4, 1, 5), step_size=6)
+    assert told(a, b, recorded={"b": {4, 5}}) == {"a": {1}, "b": {0, 2}}
+
+
 def test_a_child_that_waited_for_one_other_tells_of_that_alone() -> None:
     pair = (step("a", 3), step("b", 3, 6, each="a"))
     assert told(*pair, recorded={"b": {2}}) == {"a": {1}, "b": set()}
@@ -178,6 +184,21 @@ def test_who_is_asked_about_and_who_need_not_be() -> None:
         children, Plan("p", (step("a", 10),)), parts[:1], gone
     ) == (gone, {})  # type: ignore[arg-type]
     assert children.asked == 0
+
+
+def test_children_whose_needed_child_is_not_repeated_are_asked_about() -> None:
+    """c did not begin; child 1 of d waits for it, child 0 waits for none."""
+    children = Children(1, 0)
+    c = replace(step("c", needs=["b"]), indices=(1,), step_size=2)
+    d = replace(step("d", 2, each="c"), indices=(0, 1), step_size=2)
+    found = [ended("b", F, 1), ended("c", F, 1), ended("d", F, 2)]
+    jobs, succeeded = attempt_counts.count_attempts(
+        children,  # type: ignore[arg-type]
+        Plan("p", (step("b"), c, d)),
+        [part(job.step, job.size) for job in found],
+        found,
+    )
+    assert [job.attempts for job in jobs] == [1, 1, 1] and succeeded == {"id-d": []}
 
 
 def test_more_than_ten_thousand_children_are_not_asked_about() -> None:

@@ -658,6 +658,50 @@ def test_arrays_that_wait_child_by_child_are_split_alike_whatever_they_are_told(
     assert pairs == [(number, ((f"demo-20260101-abcdef-a-{number}", True),)) for number, _ in pairs]
 
 
+def test_a_retry_waits_child_by_child_where_the_needed_child_is_repeated() -> None:
+    steps = (
+        Step("a", command="echo", array=6),
+        Step("b", commands=("x",) * 6, array=6, needs=(Need("a", each=True),)),
+        Step("c", command="echo", array=6, needs=(Need("b", each=True),)),
+        Step("d", command="echo", needs=(Need("c"),)),
+    )
+    left = {"a": [1, 4], "b": [1, 3, 4], "c": [0, 1, 3, 4, 5], "d": [0]}
+    plan = planning.select_unfinished(planning.make(Pipeline("demo", steps)), left)
+    found = render.render(plan, target(images=dict.fromkeys("abcd", "image"))).parts
+    run = "demo-20260101-abcdef"
+    assert [(part.name, part.offset, part.size) for part in found] == [
+        (f"{run}-a", 0, 2),
+        (f"{run}-b-0", 0, 1),
+        (f"{run}-b-1", 1, 2),
+        (f"{run}-c-0", 0, 2),
+        (f"{run}-c-1", 2, 1),
+        (f"{run}-c-2", 3, 2),
+        (f"{run}-d", 0, 1),
+    ]
+    assert {part.name.removeprefix(f"{run}-"): part.needs for part in found} == {
+        "a": (),
+        "b-0": (),
+        "b-1": ((f"{run}-a", True),),
+        "c-0": (),
+        "c-1": ((f"{run}-b-0", False),),
+        "c-2": ((f"{run}-b-1", True),),
+        "d": ((f"{run}-c-0", False), (f"{run}-c-1", False), (f"{run}-c-2", False)),
+    }
+
+
+def test_groups_of_a_retry_are_split_alike_where_they_are_too_large() -> None:
+    a = Step("a", command="echo", array=40_000)
+    b = Step("b", command="echo", array=40_000, needs=(Need("a", each=True),))
+    plan = planning.make(Pipeline("demo", (a, b)))
+    plan = planning.select_unfinished(plan, {"a": range(25_000), "b": range(40_000)})
+    found = render.render(plan, target(images={"a": "image", "b": "image"})).parts
+    parts = {step: [part for part in found if part.step == step] for step in "ab"}
+    assert [part.size for part in parts["a"]] == [8_333, 8_333, 8_334]
+    assert [part.size for part in parts["b"]] == [7_500, 7_500, 8_333, 8_333, 8_334]
+    needs = [part.needs for part in parts["b"]]
+    assert needs == [(), (), *(((part.name, True),) for part in parts["a"])]
+
+
 def test_a_command_that_could_not_be_retried_is_refused_before_it_runs() -> None:
     for length in (6_900, 7_100, 7_300):
         step = Step("a", command=f"echo {'x' * length}", array=100)

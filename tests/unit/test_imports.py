@@ -26,6 +26,7 @@ PURE = (
     "pipeline",
     "pipeline_file",
     "plan",
+    "paired_children",
     "shard",
     "blocks",
     "child_patterns",

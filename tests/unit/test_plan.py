@@ -351,20 +351,56 @@ def test_a_step_that_is_done_is_left_out_with_the_needs_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "is_each"),
+    ("a", "b"),
     [
-        ([1, 3], [1, 3], True),
-        ([0, 1, 2, 3], [0, 1, 2, 3], True),
-        ([1], [1, 3], False),
-        ([1, 3], [1, 2], False),
+        ([1, 3], [1, 3]),
+        ([0, 1, 2, 3], [0, 1, 2, 3]),
+        ([3], [1, 3]),
+        ([1, 3], [1, 2]),
+        ([0], [1, 2]),
+        ([0, 2], [0, 1, 2, 3]),
     ],
 )
-def test_a_need_child_by_child_survives_only_where_both_arrays_are_compacted_alike(
-    a: list[int], b: list[int], is_each: bool
-) -> None:
+def test_a_need_child_by_child_stays_one_whatever_is_left(a: list[int], b: list[int]) -> None:
     made = plan_of(step("a", array=4), step("b", each("a"), array=4))
     unfinished = planning.select_unfinished(made, {"a": a, "b": b})
-    assert unfinished.job("b").needs == (Need("a", each=is_each),)
+    assert unfinished.job("b").needs == (Need("a", each=True),)
+    assert {job.step: sorted(job.numbers) for job in unfinished.jobs} == {"a": a, "b": b}
+
+
+def test_children_that_wait_for_repeated_ones_follow_one_another_in_all_steps() -> None:
+    made = plan_of(step("a", array=6), step("b", each("a"), array=6), step("c", each("b"), array=6))
+    left = {"a": [1, 4], "b": [1, 3, 4], "c": [0, 1, 3, 4, 5]}
+    unfinished = planning.select_unfinished(made, left)
+    assert [job.indices for job in unfinished.jobs] == [(1, 4), (3, 1, 4), (0, 5, 3, 1, 4)]
+    groups = planning.find_paired_groups(unfinished)
+    (both,) = groups["a"]
+    assert [found.size for found in groups["c"]] == [2, 1, 2]
+    names = {name: [found.group for found in groups[name]] for name in "abc"}
+    assert names["c"][1:] == names["b"] and names["b"][1:] == names["a"] == [both.group]
+
+
+def test_a_whole_array_in_another_order_keeps_its_numbers() -> None:
+    made = plan_of(step("a", array=3), step("b", each("a"), array=3))
+    job = planning.select_unfinished(made, {"a": [2], "b": [0, 1, 2]}).job("b")
+    assert (job.size, job.step_size) == (3, 3) and sorted(job.numbers) == [0, 1, 2]
+    again = planning.from_json(planning.to_json(planning.Plan("p", (job,)))).job("b")
+    assert again == job
+    with pytest.raises(InputError, match="has no child 3") as refusal:
+        planning.Plan("p", (job,)).require_child("b", 3)
+    assert refusal.value.hint == "its children are 0 to 2"
+
+
+def test_a_step_with_too_many_groups_waits_for_the_whole_step() -> None:
+    size = 2_048
+    needed = [step(f"a{bit}", array=size) for bit in range(11)]
+    made = plan_of(*needed, step("b", *(each(found.name) for found in needed), array=size))
+    # Every child is in a group of its own.
+    left = {f"a{bit}": [n for n in range(size) if n >> bit & 1] for bit in range(11)}
+    unfinished = planning.select_unfinished(made, {**left, "b": range(size)})
+    assert all(not need.each for need in unfinished.job("b").needs)
+    assert unfinished.job("b").indices is None
+    assert unfinished.job("a0").indices == tuple(range(1, size, 2))
 
 
 def test_what_is_left_of_what_was_left_keeps_the_step_s_numbers() -> None:

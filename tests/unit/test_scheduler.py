@@ -10,6 +10,7 @@ import pytest
 
 from batchyard.batch.changes import Change, JobSettled, Requeued, RestFailed, Settled, Start, Stop
 from batchyard.batch.jobs import (
+    NOBODY,
     Action,
     Dependency,
     DependencyType,
@@ -263,6 +264,38 @@ def test_n_to_n_fails_only_the_counterpart_of_a_failed_child() -> None:
     changes = finish(scheduler)
     assert states(scheduler, b) == [SUCCEEDED, FAILED, SUCCEEDED]
     assert settled_jobs(changes)["b"] == (FAILED, StatusReason.CHILD_FAILED)
+
+
+def test_pairs_say_which_child_waits_for_which() -> None:
+    """Children 0 and 1 of b wait for children 2 and 0 of a; child 2 of b waits for none."""
+    pairs = Dependency("a", DependencyType.N_TO_N, pairs=(1, NOBODY, 0))
+    b = job("b", 3, pairs)
+    scheduler = submit_all(of(), job("a", 3), b)
+    assert begin(scheduler) == [("a", 0), ("a", 1), ("a", 2), ("b", 2)]
+    assert scheduler.attempt_ended("a", 1, BAD) == [Settled("a", 1, 1, FAILED, StatusReason.EXITED)]
+    assert scheduler.attempt_ended("a", 2, BAD)[1:2] == [Settled("b", 0, 0, FAILED, DEPENDENT)]
+    scheduler.attempt_ended("a", 0, OK)
+    assert begin(scheduler) == [("b", 1)]
+    finish(scheduler)
+    assert states(scheduler, b) == [FAILED, SUCCEEDED, SUCCEEDED]
+
+
+def test_pairs_of_jobs_that_are_no_arrays() -> None:
+    single = job("b", None, Dependency("a", DependencyType.N_TO_N, pairs=(NOBODY, 0)))
+    array = job("c", 2, Dependency("b", DependencyType.N_TO_N, pairs=(1,)))
+    scheduler = submit_all(of(), job("a", 2), single, array)
+    assert begin(scheduler) == [("a", 0), ("a", 1), ("c", 0)]
+    scheduler.attempt_ended("a", 0, BAD)
+    scheduler.attempt_ended("a", 1, OK)
+    assert begin(scheduler) == [("b", 0)]
+    scheduler.terminate("b", "enough")
+    scheduler.attempt_ended("b", 0, OK)
+    assert states(scheduler, array)[1] is FAILED
+
+
+def test_pairs_with_a_job_that_does_not_exist() -> None:
+    with pytest.raises(InvalidJobError, match="no job has the id a"):
+        of().submit(job("b", 2, Dependency("a", DependencyType.N_TO_N, pairs=(0, 1))))
 
 
 def test_sequential_runs_one_child_after_the_other() -> None:

@@ -48,6 +48,8 @@ def dependency_problem(
     ``parent``: the job that the dependency names, itself or by a child; None if it does not exist.
     """
     kind, dependency_id = dependency.type, dependency.job_id
+    if dependency.pairs is not None:
+        return "" if parent else f"no job has the id {dependency_id}"
     if kind is not DependencyType.WHOLE and array_size is None:
         return f"{kind.value} is for array jobs, and {name!r} is none"
     if kind is DependencyType.SEQUENTIAL:

@@ -79,11 +79,18 @@ class DependencyType(Enum):
     SEQUENTIAL = "SEQUENTIAL"
 
 
+#: In the pairs of a dependency: no child waits.
+NOBODY = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Dependency:
     #: a job's id, or one child's `<id>:<index>`; None only with SEQUENTIAL
     job_id: str | None = None
     type: DependencyType = DependencyType.WHOLE
+    #: with N_TO_N, if the arrays differ, which AWS Batch does not allow: for each child of the
+    #: other job, the child of this job that waits for it, or NOBODY
+    pairs: Sequence[int] | None = None
 
 
 class Action(Enum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
 
@@ -30,6 +30,7 @@ from batchyard.batch.changes import (
 from batchyard.batch.dependencies import InvalidJobError, resolve_dependency
 from batchyard.batch.fleets import Fleet, Host
 from batchyard.batch.jobs import (
+    NOBODY,
     Action,
     DependencyType,
     Job,
@@ -121,7 +122,7 @@ class Scheduler:
             if target is None:
                 continue
             if dependency.type is DependencyType.N_TO_N:
-                self._wait_child_by_child(tracked, target[0], changes)
+                self._wait_child_by_child(tracked, target[0], dependency.pairs, changes)
             else:
                 is_doomed |= self._wait_for(tracked, *target)
         if is_doomed:
@@ -447,11 +448,19 @@ class Scheduler:
         return False
 
     def _wait_child_by_child(
-        self, tracked: TrackedJob, target: TrackedJob, changes: list[Change]
+        self,
+        tracked: TrackedJob,
+        target: TrackedJob,
+        pairs: Sequence[int] | None,
+        changes: list[Change],
     ) -> None:
-        """Make each child of a job wait for the child of the same index of another job."""
-        target.pair_followers.append(tracked)
-        for index, code in enumerate(target.codes):
+        """Make each child of a job wait for its child of another job; see ``Dependency.pairs``."""
+        target.pair_followers.append((tracked, pairs))
+        for index, code in zip(
+            range(target.size) if pairs is None else pairs, target.codes, strict=True
+        ):
+            if index == NOBODY:
+                continue
             if code == FAILED:
                 self._settle(tracked, index, FAILED, StatusReason.DEPENDENCY_FAILED, 0, changes)
             elif code != SUCCEEDED:
@@ -495,7 +504,7 @@ class Scheduler:
         self, job: TrackedJob, child: int, code: int
     ) -> list[tuple[TrackedJob, int, str]]:
         """Release the children that waited for this child; return those that fail, with reasons."""
-        waiting = [(follower, child) for follower in job.pair_followers]
+        waiting = job.find_waiting(child)
         if job.is_sequential and child + 1 < job.job.size:
             waiting.append((job, child + 1))
         if code == FAILED:
@@ -572,8 +581,8 @@ class Scheduler:
         self, tracked: TrackedJob, failed: list[int], changes: list[Change]
     ) -> None:
         """Fail what waits for single children of a job. ``failed``: the ones that just failed."""
-        for follower in tracked.pair_followers:
-            for index in failed:
+        for child in failed:
+            for follower, index in tracked.find_waiting(child):
                 self._settle(follower, index, FAILED, StatusReason.DEPENDENCY_FAILED, 0, changes)
         for index in [index for index in tracked.child_followers if tracked.codes[index] == FAILED]:
             followers = tracked.child_followers.pop(index)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from batchyard.batch.capacity import FreeCapacity
 from batchyard.batch.fleets import Host
-from batchyard.batch.jobs import Job, JobState, StatusReason
+from batchyard.batch.jobs import NOBODY, Job, JobState, StatusReason
 
 #: the code of a state in the byte arrays is its position in JobState
 STATES = tuple(JobState)
@@ -147,8 +147,9 @@ class TrackedJob:
         self.followers: list[TrackedJob] = []
         #: child of this job -> jobs that wait for it
         self.child_followers: dict[int, list[TrackedJob]] = {}
-        #: arrays whose child i waits for child i of this job
-        self.pair_followers: list[TrackedJob] = []
+        #: jobs of which single children wait for single children of this job, with the pairs of
+        #: the dependency; without pairs, child i waits for child i
+        self.pair_followers: list[tuple[TrackedJob, Sequence[int] | None]] = []
         #: why the whole job failed; empty if only children did
         self.reason = ""
         #: cancelled child (None: all) -> reason with which it fails when its dependencies are met
@@ -182,6 +183,14 @@ class TrackedJob:
         if self.blockers is None:
             self.blockers = array("L", [0]) * self.job.size
         self.blockers[index] += 1
+
+    def find_waiting(self, child: int) -> list[tuple[TrackedJob, int]]:
+        """Return (job, child) of the children of other jobs that wait for this child."""
+        return [
+            (follower, child if pairs is None else pairs[child])
+            for follower, pairs in self.pair_followers
+            if pairs is None or pairs[child] != NOBODY
+        ]
 
     def release(self) -> bool:
         """Make RUNNABLE every child that waits for no other child; return whether there are any.

@@ -8,10 +8,12 @@ from dataclasses import field
 from pathlib import Path
 
 from batchyard.batch.changes import Start
+from batchyard.batch.jobs import Dependency, DependencyType
 from batchyard.embedded.posix_spawn import Environ, SharedEnviron
 from batchyard.embedded.runner import COMMAND_VARIABLE, Task
 from batchyard.folder import RunFolder
-from batchyard.plan import PlannedJob
+from batchyard.paired_children import pair_children
+from batchyard.plan import Plan, PlannedJob
 from batchyard.quick_dataclasses import dataclass
 from batchyard.shard import Turn
 
@@ -41,6 +43,25 @@ _CHILD_NAMES = (
     "BATCHYARD_TOKEN",
 )
 _GPU_NAMES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
+def make_dependencies(
+    plan: Plan, job: PlannedJob, job_ids: Mapping[str, str]
+) -> tuple[Dependency, ...]:
+    """Return what a job waits for. ``job_ids``: step -> id of its job."""
+    return tuple(
+        _wait_child_by_child(job, plan.job(need.step), job_ids[need.step])
+        if need.each
+        else Dependency(job_ids[need.step])
+        for need in job.needs
+    )
+
+
+def _wait_child_by_child(job: PlannedJob, needed: PlannedJob, needed_id: str) -> Dependency:
+    pairs = pair_children(job.numbers, needed.numbers)
+    if pairs is None and job.size == 1:
+        return Dependency(needed_id)
+    return Dependency(needed_id, DependencyType.N_TO_N, pairs)
 
 
 @dataclass(slots=True)

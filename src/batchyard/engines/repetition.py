@@ -98,13 +98,9 @@ def _child_of_command(job: PlannedJob, number: int) -> int:
     index = number
     if job.has_list and not job.is_dynamic:
         index = shard.child_of(job.command_count, number, job.step_size, job.share_out)
-    if number not in job.commands_of_index(index) or index not in _indices(job):
+    if number not in job.commands_of_index(index) or index not in job.numbers:
         raise InputError(
             f"command {job.step}:{number} was not part of this run",
             hint="repeat it in the run that this one is a retry of",
         )
     return index
-
-
-def _indices(job: PlannedJob) -> Sequence[int]:
-    return range(job.size) if job.indices is None else job.indices

@@ -16,7 +16,7 @@ from batchyard.engines.aws.changed_children import number_of
 from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.render import Part
 from batchyard.engines.base import JobDetail
-from batchyard.plan import Plan, to_ranges
+from batchyard.plan import Plan, PlannedJob, to_ranges
 
 #: Children of one run that are described: a hundred calls. Larger arrays keep the counts of AWS.
 MAX_COUNTED_CHILDREN = 10_000
@@ -67,9 +67,19 @@ def find_startable_steps(plan: Plan, jobs: Sequence[JobDetail]) -> set[str]:
         is_good[job.step] = is_good.get(job.step, True) and job.state is JobState.SUCCEEDED
     steps: set[str] = set()
     for planned in plan.jobs:
-        if all(need.step in steps if need.each else is_good[need.step] for need in planned.needs):
+        if all(
+            need.step in steps or _has_free_children(planned, plan.job(need.step))
+            if need.each
+            else is_good[need.step]
+            for need in planned.needs
+        ):
             steps.add(planned.step)
     return steps
+
+
+def _has_free_children(job: PlannedJob, needed: PlannedJob) -> bool:
+    """Return whether a child of the job waits for no child of the needed job."""
+    return not set(job.numbers) <= set(needed.numbers)
 
 
 def _describe_children(

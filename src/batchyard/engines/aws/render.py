@@ -1,7 +1,8 @@
 """A plan in the shapes of AWS Batch: job definitions, and parts that each become one job. Pure.
 
-A step is one part, or several where its array is larger than AWS Batch accepts. What differs from
-run to run is in the request, all else in the definition.
+A step is one part, or several: where its array is larger than AWS Batch accepts, and where a retry
+repeats children of steps that wait child by child, a part for each group (see paired_children).
+What differs from run to run is in the request, all else in the definition.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from batchyard import plan as planning
 from batchyard.batch import limits
 from batchyard.engines.aws import definitions, refusals, submit_requests
 from batchyard.engines.aws.target import Target
@@ -78,17 +80,17 @@ def render(plan: Plan, target: Target) -> Rendered:
         raise InputError("AWS Batch cannot run this as it is:\n  " + "\n  ".join(problems))
     requests: dict[str, dict[str, Any]] = {}
     parts: list[Part] = []
-    by_step: dict[str, list[Part]] = {}
+    by_step: dict[str, dict[_PartKey, Part]] = {}
     counters = {}
-    counts = _count_parts(plan, target)
+    ranges = _divide_steps(plan, target)
     for job in plan.jobs:
         if job.max_running is not None:
             counters[submit_requests.counter_name(target.run_id, job.step)] = job.max_running
         step_parts = _StepParts(job, target, by_step)
-        step_parts.make(counts[job.step])
+        step_parts.make(ranges[job.step])
         requests |= step_parts.definitions
         parts += step_parts.parts
-        by_step[job.step] = [part for part in step_parts.parts if not part.is_barrier]
+        by_step[job.step] = step_parts.by_key
     notes = (*refusals.make_notes(plan, target), *_make_barrier_notes(parts))
     return Rendered(requests, tuple(parts), counters, notes)
 
@@ -127,42 +129,63 @@ def list_requests(
         yield ServiceRequest("batch", "SubmitJob", part.complete_request(definition, job_ids))
 
 
-def _count_parts(plan: Plan, target: Target) -> dict[str, int]:
-    """Return step -> number of its parts, as few as AWS Batch allows.
+class _PartKey(NamedTuple):
+    """Tells which parts of two steps that wait child by child belong together."""
 
-    Steps that wait for each other child by child have the same size, and get the same number of
-    parts, so that their parts are pairs.
+    group: int
+    #: Number of the part in its group.
+    number: int
+
+
+class _PartRange(NamedTuple):
+    """The children of a part, by their positions in the plan's job."""
+
+    key: _PartKey
+    offset: int
+    size: int
+
+
+def _divide_steps(plan: Plan, target: Target) -> dict[str, list[_PartRange]]:
+    """Return step -> the ranges of its parts, as few as AWS Batch allows.
+
+    A group of children gets the same number of parts in all steps, so that its parts are pairs.
     """
-    counts = {job.step: _count_parts_alone(job, target) for job in plan.jobs}
-    groups = {job.step: {job.step} for job in plan.jobs}
+    groups = planning.find_paired_groups(plan)
+    counts: dict[int, int] = {}
     for job in plan.jobs:
-        for need in job.needs:
-            if need.each and groups[need.step] is not groups[job.step]:
-                groups[job.step] |= groups[need.step]
-                groups.update(dict.fromkeys(groups[need.step], groups[job.step]))
-    return {step: max(counts[member] for member in group) for step, group in groups.items()}
+        for group, offset, size in groups[job.step]:
+            count = _count_parts(job, offset, size, target)
+            counts[group] = max(counts.get(group, 1), count)
+    return {
+        step: [
+            _PartRange(_PartKey(group, number), offset + start, length)
+            for group, offset, size in ranges
+            for number, (start, length) in enumerate(_split(size, counts[group]))
+        ]
+        for step, ranges in groups.items()
+    }
 
 
-def _count_parts_alone(job: PlannedJob, target: Target) -> int:
-    """Return the number of parts that the step needs by itself.
+def _count_parts(job: PlannedJob, offset: int, size: int, target: Target) -> int:
+    """Return the number of parts that these children of a step need by themselves.
 
     In a retry, the command of each part also lists the numbers of its children, which must fit.
     """
-    count = -(-job.size // limits.MAX_CHILDREN)
+    count = -(-size // limits.MAX_CHILDREN)
     if job.indices is None or definitions.needs_worker(job):
         return count
     max_chars = submit_requests.MAX_OVERRIDE_CHARS
-    fixed = submit_requests.count_override_chars(job, 0, 1, target)
+    fixed = submit_requests.count_override_chars(job, offset, 1, target)
     room = max_chars - fixed
-    while count < job.size:
+    while count < size:
         longest = max(
-            submit_requests.count_override_chars(job, offset, size, target)
-            for offset, size in _split(job.size, count)
+            submit_requests.count_override_chars(job, offset + start, length, target)
+            for start, length in _split(size, count)
         )
         if longest <= max_chars:
             break
-        count = max(count + 1, -(-count * (longest - fixed) // room)) if room > 0 else job.size
-    return min(count, job.size)
+        count = max(count + 1, -(-count * (longest - fixed) // room)) if room > 0 else size
+    return min(count, size)
 
 
 def _split(size: int, count: int) -> list[tuple[int, int]]:
@@ -172,17 +195,16 @@ def _split(size: int, count: int) -> list[tuple[int, int]]:
 
 
 def _find_needs(
-    job: PlannedJob, number: int, by_step: Mapping[str, Sequence[Part]]
+    job: PlannedJob, key: _PartKey, by_step: Mapping[str, Mapping[_PartKey, Part]]
 ) -> tuple[PartNeed, ...]:
-    """Return what part ``number`` of the step waits for."""
+    """Return what a part of the step waits for."""
     needs = []
     for need in job.needs:
         needed = by_step[need.step]
-        if need.each:
-            # Steps of equal size are split alike.
-            needs.append(PartNeed(needed[number].name, needed[number].size > 1))
-        else:
-            needs += [PartNeed(part.name, False) for part in needed]
+        if not need.each:
+            needs += [PartNeed(part.name, False) for part in needed.values()]
+        elif key in needed:
+            needs.append(PartNeed(needed[key].name, needed[key].size > 1))
     return tuple(needs)
 
 
@@ -198,9 +220,11 @@ class _StepParts:
     """
 
     def __init__(
-        self, job: PlannedJob, target: Target, by_step: Mapping[str, Sequence[Part]]
+        self, job: PlannedJob, target: Target, by_step: Mapping[str, Mapping[_PartKey, Part]]
     ) -> None:
         self.parts: list[Part] = []
+        #: The parts without the barriers.
+        self.by_key: dict[_PartKey, Part] = {}
         self.definitions: dict[str, dict[str, Any]] = {}
         self._job = job
         self._target = target
@@ -208,14 +232,16 @@ class _StepParts:
         #: Names of the parts that a barrier waits for -> the barrier.
         self._barriers: dict[tuple[PartNeed, ...], Part] = {}
 
-    def make(self, count: int) -> None:
+    def make(self, ranges: Sequence[_PartRange]) -> None:
         job, target = self._job, self._target
         definition = self._add_definition(definitions.make_definition(job, target))
-        for number, (offset, size) in enumerate(_split(job.size, count)):
-            name = f"{target.run_id}-{job.step}" + (f"-{number}" if count > 1 else "")
-            needs = self._join(_find_needs(job, number, self._by_step), size)
+        for number, (key, offset, size) in enumerate(ranges):
+            name = f"{target.run_id}-{job.step}" + (f"-{number}" if len(ranges) > 1 else "")
+            needs = self._join(_find_needs(job, key, self._by_step), size)
             request = submit_requests.make_request(name, job, offset, size, target)
-            self.parts.append(Part(name, job.step, size, offset, definition, request, needs))
+            part = Part(name, job.step, size, offset, definition, request, needs)
+            self.parts.append(part)
+            self.by_key[key] = part
 
     def _join(self, needs: tuple[PartNeed, ...], size: int) -> tuple[PartNeed, ...]:
         """Return at most 20 needs that wait for all of these; ``size`` is that of the part."""

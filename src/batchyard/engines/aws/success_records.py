@@ -16,6 +16,7 @@ from batchyard.aws.s3 import S3
 from batchyard.engines.aws.block_records import BlockRecords, StepBlocks
 from batchyard.engines.aws.definitions import needs_worker
 from batchyard.engines.aws.run_files import RunFiles
+from batchyard.paired_children import pair_children
 from batchyard.plan import Plan, PlannedJob
 
 
@@ -63,12 +64,20 @@ def find_succeeded(
         begun = {*succeeded[step], *ran.get(step, ()), *_children_with_any(job, commands)}
         for need in job.needs:
             if need.each:
-                succeeded[need.step] |= begun
+                succeeded[need.step] |= _children_needed(job, plan.job(need.step), begun)
             elif begun or step in begun_steps:
                 succeeded[need.step].update(range(plan.job(need.step).size))
         if step in recorded:
             succeeded[step] |= _children_with_all(job, commands | skipped.get(step, frozenset()))
     return succeeded
+
+
+def _children_needed(job: PlannedJob, needed: PlannedJob, children: Set[int]) -> Set[int]:
+    """Return the children of the needed job that these children wait for, child by child."""
+    pairs = pair_children(job.numbers, needed.numbers)
+    if pairs is None:
+        return children
+    return {child for child, waiting_child in enumerate(pairs) if waiting_child in children}
 
 
 def _children_with_any(job: PlannedJob, commands: Set[int]) -> set[int]:

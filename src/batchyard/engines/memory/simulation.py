@@ -13,8 +13,6 @@ from pathlib import Path
 from batchyard import plan as planning
 from batchyard.batch.changes import Change, JobSettled, Settled, Start, Stop
 from batchyard.batch.jobs import (
-    Dependency,
-    DependencyType,
     Job,
     JobState,
     Outcome,
@@ -237,19 +235,14 @@ class Simulation:
     # -- running -------------------------------------------------------------------------------
 
     def _core_job(self, job_id: str, planned: PlannedJob, run_id: str) -> Job:
-        is_array = planned.size > 1
         return Job(
             id=job_id,
             name=planned.step,
             queue=children.QUEUE_NAME,
             resources=planned.resources,
-            array_size=planned.size if is_array else None,
-            depends_on=tuple(
-                Dependency(
-                    f"{run_id}-{need.step}",
-                    DependencyType.N_TO_N if need.each and is_array else DependencyType.WHOLE,
-                )
-                for need in planned.needs
+            array_size=planned.size if planned.size > 1 else None,
+            depends_on=children.make_dependencies(
+                self.plan, planned, {need.step: f"{run_id}-{need.step}" for need in planned.needs}
             ),
             retry=planned.retry,
             timeout_s=planned.timeout_s,

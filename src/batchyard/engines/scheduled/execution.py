@@ -10,14 +10,7 @@ from types import FrameType
 from typing import NamedTuple, Protocol
 
 from batchyard.batch.changes import Change, Start
-from batchyard.batch.jobs import (
-    Dependency,
-    DependencyType,
-    Job,
-    JobState,
-    Resources,
-    RetryStrategy,
-)
+from batchyard.batch.jobs import Job, JobState, Resources, RetryStrategy
 from batchyard.batch.queues import ComputeEnvironment, Queue
 from batchyard.batch.scheduler import Scheduler
 from batchyard.embedded import children, proc
@@ -200,7 +193,7 @@ class Execution:
         jobs = []
         for row in rows:
             planned = self._plan.job(row.step)
-            job = _core_job(planned, ids, self._site.shape(planned))
+            job = _core_job(self._plan, planned, ids, self._site.shape(planned))
             scheduler.submit(job)
             jobs.append((job, self._site.make_tasks(row, planned), row))
         changes: list[Change] = []
@@ -252,22 +245,14 @@ class _RowWatcher:
         self._watcher.attempt_failed(reading.attempt_detail(row, task.job_id, planned))
 
 
-def _core_job(planned: PlannedJob, ids: Mapping[str, str], shape: JobShape) -> Job:
-    is_array = planned.size > 1
-    dependencies = tuple(
-        Dependency(
-            ids[need.step],
-            DependencyType.N_TO_N if need.each and is_array else DependencyType.WHOLE,
-        )
-        for need in planned.needs
-    )
+def _core_job(plan: Plan, planned: PlannedJob, ids: Mapping[str, str], shape: JobShape) -> Job:
     return Job(
         id=ids[planned.step],
         name=planned.step,
         queue=children.QUEUE_NAME,
         resources=shape.resources,
-        array_size=planned.size if is_array else None,
-        depends_on=dependencies,
+        array_size=planned.size if planned.size > 1 else None,
+        depends_on=children.make_dependencies(plan, planned, ids),
         retry=shape.retry,
         timeout_s=shape.timeout_s,
         consumables=((planned.step, 1),) if planned.has_limit else (),
