@@ -100,7 +100,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         *PURE,
     ),
     # it runs where nothing else of ours is installed
-    "worker": ("blocks", "shard", "child_patterns", "s3_layout", "sampling"),
+    "worker": ("quick_dataclasses", "blocks", "shard", "child_patterns", "s3_layout", "sampling"),
     "aws": ("environments", "batch.limits", *PURE),
     "submissions": (
         "aws.batch",

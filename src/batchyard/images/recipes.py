@@ -141,6 +141,7 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
     worker = folder / "batchyard-worker"
     sources = [
         package / "__init__.py",
+        package / "quick_dataclasses.py",
         package / "shard.py",
         package / "blocks.py",
         package / "child_patterns.py",

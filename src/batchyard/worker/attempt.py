@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.shard import Turn
 from batchyard.worker import headings, rules
 from batchyard.worker.errors import WorkerError

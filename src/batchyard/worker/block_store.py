@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from batchyard import s3_layout
+from batchyard.quick_dataclasses import dataclass
 from batchyard.worker import leases, scale
 from batchyard.worker.errors import EXIT_ORDERS, WorkerError
 from batchyard.worker.lease_protocol import (

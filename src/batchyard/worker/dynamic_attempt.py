@@ -7,8 +7,8 @@ go on. The attempt fails at its end if a block that it has completed has a faile
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.worker import headings, leases, rules
 from batchyard.worker.block_keeper import BlockKeeper, LeasedBlock
 from batchyard.worker.lease_protocol import MayEnd

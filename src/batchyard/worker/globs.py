@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+
+from batchyard.quick_dataclasses import dataclass
 
 #: beginning of the names of the worker's own files in a workspace; no pattern matches them
 OWN_PREFIX = ".batchyard-"

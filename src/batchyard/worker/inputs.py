@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.worker.globs import Glob, NameIndex, globs
 from batchyard.worker.orders import InputFile, Orders, Place, parse_files
 from batchyard.worker.s3 import Bucket, S3Object

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import NamedTuple
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.worker.leases import LEASE_S, BlockState, Lease, Owner
 from batchyard.worker.scale import Scale
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.sampling import samples
 from batchyard.sampling.samples import SampledUse
 from batchyard.worker.rules import EXIT_KILLED

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from batchyard.blocks import DispatchOrder, cut_blocks
 from batchyard.child_patterns import fill, names_command
+from batchyard.quick_dataclasses import dataclass
 from batchyard.s3_layout import MAX_COMMANDS
 from batchyard.shard import commands_of
 from batchyard.worker.errors import EXIT_ORDERS, WorkerError, read_variable

@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.sampling.samples import SampledUse
 from batchyard.worker.command_sampler import CommandSampler
 from batchyard.worker.errors import EXIT_MACHINE, WorkerError

@@ -7,10 +7,11 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 from batchyard import s3_layout
+from batchyard.quick_dataclasses import dataclass
 from batchyard.sampling import samples
 from batchyard.worker.errors import EXIT_ORDERS, WorkerError
 from batchyard.worker.host import Host

@@ -8,8 +8,8 @@ killed worker if the rules retry it. A failure that is final gets neither of the
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.worker.errors import EXIT_BUG, EXIT_DENIED, EXIT_MACHINE, EXIT_MISSING, EXIT_RETRY
 
 EXIT_TERMINATED = 143

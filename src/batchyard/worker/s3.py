@@ -10,11 +10,11 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.worker import errors
 from batchyard.worker.errors import WorkerError
 from batchyard.worker.orders import Place

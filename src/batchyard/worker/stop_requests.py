@@ -11,8 +11,9 @@ import queue
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+from batchyard.quick_dataclasses import dataclass
 
 #: fraction of the remaining time that a command has to end by itself before it is killed, with
 #: files to upload afterwards and without

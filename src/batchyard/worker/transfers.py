@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from batchyard.quick_dataclasses import dataclass
 from batchyard.worker import s3
 from batchyard.worker.errors import EXIT_NAME, WorkerError, from_os_error, replaced_error
 from batchyard.worker.globs import OWN_PREFIX

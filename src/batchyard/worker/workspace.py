@@ -7,9 +7,10 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from batchyard import s3_layout
+from batchyard.quick_dataclasses import dataclass
 from batchyard.worker import inputs
 from batchyard.worker.errors import EXIT_NAME, WorkerError
 from batchyard.worker.globs import Glob, globs, is_safe

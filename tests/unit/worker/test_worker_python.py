@@ -17,7 +17,10 @@ import batchyard
 ROOT = Path(batchyard.__file__).parent
 SHARED = [
     ROOT / name
-    for name in ("__init__.py", "blocks.py", "shard.py", "child_patterns.py", "s3_layout.py")
+    for name in (
+        *("__init__.py", "quick_dataclasses.py", "blocks.py", "shard.py", "child_patterns.py"),
+        "s3_layout.py",
+    )
 ]
 FILES = [*SHARED, *sorted((ROOT / "worker").glob("*.py"))]
 
@@ -46,7 +49,7 @@ def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() 
         if name.startswith("batchyard.") and not name.startswith("batchyard.worker")
     }
     shared = (
-        *("blocks", "shard", "child_patterns", "s3_layout"),
+        *("quick_dataclasses", "blocks", "shard", "child_patterns", "s3_layout"),
         *("sampling", "sampling.samples", "sampling.processes", "sampling.sampler"),
         "sampling.gpu_devices",
     )
