@@ -100,8 +100,12 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         *PURE,
     ),
     # it runs where nothing else of ours is installed
-    "worker": ("quick_dataclasses", "blocks", "shard", "child_patterns", "s3_layout", "sampling"),
-    "aws": ("environments", "batch.limits", *PURE),
+    "worker": (
+        *("quick_dataclasses", "service_models"),
+        *("blocks", "shard", "child_patterns", "s3_layout", "sampling"),
+    ),
+    "service_models": (),
+    "aws": ("environments", "batch.limits", "service_models", *PURE),
     "submissions": (
         "aws.batch",
         "aws.submit_job",

@@ -18,6 +18,7 @@ from batchyard.errors import (
     OperationalError,
     UnreachableServiceError,
 )
+from batchyard.service_models import avoid_listing
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -125,13 +126,18 @@ class AwsSession:
     def _make_client(self, service: str, repeats: bool) -> Any:
         _require_boto3()
         import boto3
+        import botocore.session
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError, NoRegionError
 
         if self._session is None:
             # boto3 itself reads only AWS_DEFAULT_REGION.
             region = self.region or os.environ.get("AWS_REGION") or None
-            self._session = boto3.Session(region_name=region, profile_name=self.profile)
+            own_session = botocore.session.Session()
+            avoid_listing(own_session)
+            self._session = boto3.Session(
+                region_name=region, profile_name=self.profile, botocore_session=own_session
+            )
         max_attempts = self._max_attempts if repeats else 1
         config = Config(
             retries={"mode": "standard", "total_max_attempts": max_attempts},

@@ -146,6 +146,7 @@ def write(folder: Path, kinds: tuple[str, ...], *, force: bool = False) -> list[
         package / "blocks.py",
         package / "child_patterns.py",
         package / "s3_layout.py",
+        package / "service_models.py",
         *sorted((package / "sampling").glob("*.py")),
         *sorted((package / "worker").glob("*.py")),
     ]

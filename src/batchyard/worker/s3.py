@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from batchyard.quick_dataclasses import dataclass
+from batchyard.service_models import avoid_listing
 from batchyard.worker import errors
 from batchyard.worker.errors import WorkerError
 from batchyard.worker.orders import Place
@@ -230,6 +231,7 @@ def connect(region: str | None = None) -> Bucket:
         s3={"us_east_1_regional_endpoint": "regional"},
     )
     session = botocore.session.get_session()
+    avoid_listing(session)
     return Bucket(create_client(session, region_name=region or None, config=config))
 
 

@@ -19,7 +19,7 @@ SHARED = [
     ROOT / name
     for name in (
         *("__init__.py", "quick_dataclasses.py", "blocks.py", "shard.py", "child_patterns.py"),
-        "s3_layout.py",
+        *("s3_layout.py", "service_models.py"),
     )
 ]
 FILES = [*SHARED, *sorted((ROOT / "worker").glob("*.py"))]
@@ -50,6 +50,7 @@ def test_a_mistake_in_its_variables_is_told_without_boto3_or_the_rest_of_ours() 
     }
     shared = (
         *("quick_dataclasses", "blocks", "shard", "child_patterns", "s3_layout"),
+        "service_models",
         *("sampling", "sampling.samples", "sampling.processes", "sampling.sampler"),
         "sampling.gpu_devices",
     )
