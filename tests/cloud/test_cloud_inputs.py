@@ -101,10 +101,20 @@ def read_total(lab: Lab) -> int:
     return int((lab.folder / "total.txt").read_text())
 
 
-def test_outputs_of_an_earlier_run_are_no_inputs_of_the_next(lab: Lab) -> None:
+@pytest.mark.parametrize(
+    "first_run",
+    [
+        pytest.param(("run", "pipeline.yaml", "--runner", "process"), id="local"),
+        # Each run on AWS takes seconds.
+        pytest.param(RUN, id="aws", marks=pytest.mark.slow),
+    ],
+)
+def test_outputs_of_an_earlier_run_are_no_inputs_of_the_next(
+    lab: Lab, calm: None, first_run: tuple[str, ...]
+) -> None:
     lab.write("pipeline.yaml", COUNTING)
     lab.write("state", "ok")
-    lab.run()
+    lab(*first_run)
     assert read_total(lab) == 4
     done = lab(*RUN, "--set", "n=2")
     assert read_total(lab) == 2

@@ -6,9 +6,11 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from cloud_lab import BUCKET, Lab, batch_calls, calls, run_of, until
+from emulator_endpoint import Endpoint
 
 PIPELINE = """\
 name: shop
@@ -67,6 +69,12 @@ steps:
 """
 
 
+class FinishedRun(NamedTuple):
+    lab: Lab
+    #: The command that has followed the run to its end.
+    done: subprocess.CompletedProcess[str]
+
+
 def shop(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     lab.write("cut.txt", CUT)
@@ -93,9 +101,16 @@ def flaky(lab: Lab) -> Path:
     return mark
 
 
-def test_a_run_from_its_files_to_its_files(lab: Lab, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, endpoint: Endpoint) -> FinishedRun:
+    """A run of the shop that has succeeded, in a folder of its own."""
+    lab = Lab(tmp_path_factory.mktemp("a yärd"), endpoint)
     shop(lab)
-    done = lab("run", "pipeline.yaml", "--engine", "aws", "--env", "lab")
+    return FinishedRun(lab, lab("run", "pipeline.yaml", "--engine", "aws", "--env", "lab"))
+
+
+def test_a_run_from_its_files_to_its_files(finished: FinishedRun) -> None:
+    lab, done = finished
     run = run_of(done)
     assert "uploaded 6 input files" in done.stderr and "fetched 7 output files" in done.stderr
     assert (lab.folder / "glued.txt").read_text() == "".join(f"LINE {n}\n" for n in range(6))
@@ -112,7 +127,10 @@ def test_a_run_from_its_files_to_its_files(lab: Lab, tmp_path: Path) -> None:
         f"{run}-{step}": 1 for step in ("cut", "glue", "tell")
     }.items() <= lab.job_names().items()
 
-    # logs: whole, a step, one child
+
+def test_the_logs_of_a_finished_run(finished: FinishedRun) -> None:
+    """Of all children, of a step and of one child."""
+    lab, run = finished.lab, run_of(finished.done)
     whole = lab("logs", run).stdout
     assert "==> cut:1 <==\ncut 2\ncut 3\n" in whole and "glued glue\n" in whole
     assert lab("logs", run, "tell:1").stdout == "told 1 of 2\n"
@@ -120,7 +138,10 @@ def test_a_run_from_its_files_to_its_files(lab: Lab, tmp_path: Path) -> None:
     assert "no child '7'" in lab("logs", run, "tell:7", code=2).stderr
     assert lab("logs", run, "--failed").stdout == ""
 
-    # report, runs, fetch
+
+def test_what_is_left_of_a_finished_run(finished: FinishedRun, tmp_path: Path) -> None:
+    """Its report, its place in the list of runs, and its files."""
+    lab, run = finished.lab, run_of(finished.done)
     page = Path(lab.folder, lab("report", run).stdout.strip()).read_text()
     assert run in page and "glue" in page
     assert [one["run"] for one in lab.json("runs")] == [run]
@@ -130,7 +151,10 @@ def test_a_run_from_its_files_to_its_files(lab: Lab, tmp_path: Path) -> None:
         lab.folder / "glued.txt"
     ).read_bytes()
     assert "0 files fetched" in lab("fetch", run).stderr
-    # once it is over, everything is as it was
+
+
+def test_a_finished_run_stays_as_it_is(finished: FinishedRun) -> None:
+    lab, run = finished.lab, run_of(finished.done)
     assert "over already: SUCCEEDED" in lab("stop", run).stdout
     assert "everything in it succeeded" in lab("retry", run, code=2).stderr
     lab("resume", run)
