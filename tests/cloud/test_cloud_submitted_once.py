@@ -52,7 +52,7 @@ def find_jobs(lab: Lab, name: str) -> list[dict[str, str]]:
     return list(reversed(answer["jobSummaryList"]))
 
 
-@pytest.mark.parametrize("lag_s", [0.5, 2.0])
+@pytest.mark.parametrize("lag_s", [0.5, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_a_lost_answer_to_submit_job_makes_no_second_job(lab: Lab, lag_s: float) -> None:
     lag = f"list-lag={lag_s},describe-lag={lag_s}"
     set_faults(lab.endpoint, f"lose@SubmitJob=2x,{lag}")

@@ -73,7 +73,7 @@ def web_server(status: int) -> Iterator[str]:
         server.server_close()
 
 
-@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("status", [200, pytest.param(404, marks=pytest.mark.slow)])
 def test_a_web_page_is_not_taken_for_aws(lab: Lab, status: int) -> None:
     run = lab.run("--detach")
     lab.ended(run)

@@ -262,6 +262,16 @@ AWS = "aws"
 AWS_DOCKER = pytest.param("aws-docker", marks=[pytest.mark.docker, pytest.mark.slow])
 ECS = "ecs"
 ECS_DOCKER = pytest.param("ecs-docker", marks=[pytest.mark.docker, pytest.mark.slow])
+#: For rules that the scheduler carries out: the engines `process` and `ecs` share it, and starting
+#: the process of a run on ECS and its workers takes seconds of CPU time.
+with_slow_ecs = pytest.mark.parametrize(
+    "lab",
+    [
+        *(MEMORY, PROCESS, DOCKER, AWS, AWS_DOCKER),
+        *(pytest.param(ECS, marks=pytest.mark.slow), ECS_DOCKER),
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture(params=[MEMORY, PROCESS, DOCKER, AWS, AWS_DOCKER, ECS, ECS_DOCKER])
@@ -335,6 +345,7 @@ def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: L
     assert detail.started_ms is not None and detail.ended_ms is not None and detail.attempts == 3
 
 
+@with_slow_ecs
 def test_attempts_say_how_each_try_ended(lab: Lab) -> None:
     act = Act(
         "exit $((AWS_BATCH_JOB_ARRAY_INDEX * 3))", lambda call: Result(exit_code=3 * call.index)
@@ -360,6 +371,7 @@ def test_attempts_say_how_each_try_ended(lab: Lab) -> None:
     assert follower.attempts == 0 and follower.started_ms is None
 
 
+@with_slow_ecs
 def test_what_is_unfinished_is_what_has_no_success(lab: Lab) -> None:
     act = Act("exit $AWS_BATCH_JOB_ARRAY_INDEX", lambda call: Result(exit_code=call.index))
     engine = lab.begin(
@@ -370,6 +382,7 @@ def test_what_is_unfinished_is_what_has_no_success(lab: Lab) -> None:
     assert engine.unfinished().children == {"a": [1], "b": [0, 1]}
 
 
+@with_slow_ecs
 def test_exit_rules(lab: Lab) -> None:
     rules: dict[str, Any] = {
         "retries": 3,
@@ -385,6 +398,7 @@ def test_exit_rules(lab: Lab) -> None:
     assert [detail.attempts for detail in engine.describe(engine.job_ids)] == [4, 1, 1]
 
 
+@with_slow_ecs
 def test_pairs_wait_for_their_own_child_only(lab: Lab) -> None:
     slow = Act(
         f"test $AWS_BATCH_JOB_ARRAY_INDEX = 0 || {WAITS.shell}",
@@ -584,6 +598,7 @@ def test_the_record_names_no_secret_of_the_environment(lab: Lab) -> None:
     assert "hunter2" not in json.dumps(lab.record.folder.record.read_text())
 
 
+@with_slow_ecs
 def test_the_record_is_read_back_as_it_was_written(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", [NOTHING, NOTHING], array=2))
     assert lab.record is not None
@@ -594,6 +609,7 @@ def test_the_record_is_read_back_as_it_was_written(lab: Lab) -> None:
     wait(engine, engine.job_ids)
 
 
+@with_slow_ecs
 def test_a_retry_runs_what_is_left_and_only_once_the_run_is_over(lab: Lab) -> None:
     engine = lab.begin(
         lab.step("a", NOTHING), lab.step("b", WAITS), lab.step("c", exits(3), needs=(Need("b"),))
@@ -610,6 +626,7 @@ def test_a_retry_runs_what_is_left_and_only_once_the_run_is_over(lab: Lab) -> No
     assert again.retry_of == lab.record.run_id != again.run_id
 
 
+@with_slow_ecs
 def test_a_retry_keeps_pairs_of_which_one_child_is_done(lab: Lab) -> None:
     """Child 0 of a always fails; child 1 of b fails only in the first run."""
     is_retry = False
@@ -649,6 +666,7 @@ def test_a_retry_keeps_pairs_of_which_one_child_is_done(lab: Lab) -> None:
     assert repeated.unfinished().children == {"a": [0], "b": [0]}
 
 
+@with_slow_ecs
 def test_a_run_without_a_failure_has_nothing_to_retry(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", NOTHING))
     until(lambda: engine.overview().state is RunState.SUCCEEDED)
