@@ -144,7 +144,12 @@ def test_nan_fails_the_run_and_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 130, marks=pytest.mark.slow),
+        (signal.SIGKILL, -9),
+    ],
 )
 def test_what_was_measured_survives(tmp_path: Path, number: signal.Signals, code: int) -> None:
     hide_other_libraries(tmp_path)
@@ -304,6 +309,7 @@ def test_help_has_examples(tmp_path: Path) -> None:
         assert "batchyard bench" in batchyard(tmp_path, *args, "--help").stdout
 
 
+@pytest.mark.slow
 def test_the_price_of_an_instance_is_recorded_and_an_unknown_one_is_a_question_mark(
     tmp_path: Path,
 ) -> None:

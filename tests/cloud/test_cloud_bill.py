@@ -234,6 +234,7 @@ def test_the_cost_is_estimated_with_the_types_of_the_queue_before_a_run(lab: Lab
     assert lab.json("plan", *aws)["cost"]["steps"][0]["earlier_commands"] == 1
 
 
+@pytest.mark.slow
 def test_a_run_on_an_ecs_cluster_has_a_bill_too(lab: Lab) -> None:
     ecs, ec2 = lab.endpoint.client("ecs"), lab.endpoint.client("ec2")
     ecs.create_cluster(clusterName="billed")

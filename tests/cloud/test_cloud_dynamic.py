@@ -84,6 +84,7 @@ def test_each_command_has_a_record_and_a_retry_runs_those_that_failed(lab: Lab) 
     assert "handed out at run time" in lab("retry", run, "a:1", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_list_without_array_gets_children_and_a_note(lab: Lab, calm: None) -> None:
     write_list(lab, [f'echo {number} >> "$YARD/ran"' for number in range(4)])
     done = lab("run", "pipeline.yaml", "--engine", "aws", "--env", "lab")

@@ -227,6 +227,7 @@ def test_inputs_that_may_not_be_uploaded(lab: Lab) -> None:
     assert "could not upload" in said and "raw.txt: access denied for s3:PutObject" in said
 
 
+@pytest.mark.slow
 def test_outputs_that_cannot_be_written(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE.replace('"echo a"]', '"echo a > a.txt"], outputs: [a.txt]'))
     run = lab.run()

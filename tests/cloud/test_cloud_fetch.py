@@ -81,6 +81,7 @@ def test_from_a_copy_of_the_folder(lab: Lab, run: str, tmp_path: Path) -> None:
     (tmp_path / "gone").rename(lab.folder)
 
 
+@pytest.mark.slow
 def test_a_workspace_in_s3_is_told_apart(lab: Lab) -> None:
     lab.write("pipeline.yaml", PIPELINE)
     run = lab.run("--workspace", f"s3://{BUCKET}/shared")

@@ -112,6 +112,7 @@ def test_what_is_kept_and_cannot_be_read_is_named(lab: Lab) -> None:
     assert "SUCCEEDED" in lab("status", run).stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_is_over_is_not_resumed_where_its_bucket_is_gone(lab: Lab) -> None:
     lab.write(
         "pipeline.yaml",

@@ -65,6 +65,7 @@ def test_a_stop_from_another_machine_while_it_is_being_submitted(lab: Lab, tmp_p
     assert lab.jobs_of(run) == found
 
 
+@pytest.mark.slow
 def test_a_retry_says_that_all_commands_succeeded_before_the_stop(lab: Lab) -> None:
     """The stop comes when the worker has recorded the success, and has not ended yet."""
     lab.write(

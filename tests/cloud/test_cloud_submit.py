@@ -42,6 +42,7 @@ def test_one_request(lab: Lab) -> None:
     assert lab.endpoint.job(job_id)["jobName"] == "one"
 
 
+@pytest.mark.slow
 def test_several_that_name_each_other_in_any_order(lab: Lab) -> None:
     jobs = [
         job("last", "${left}", "${right}"),

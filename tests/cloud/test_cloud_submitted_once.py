@@ -157,6 +157,7 @@ def test_a_lag_that_is_no_number_is_refused_before_anything_is_submitted(lab: La
     assert count_jobs(lab, run_of(done)) == {}
 
 
+@pytest.mark.slow
 def test_a_lost_answer_to_a_job_of_plain_json_makes_no_second_job(lab: Lab) -> None:
     lab.endpoint.definition("plain", "true")
     request = {"jobName": "plain-json", "jobQueue": "spot", "jobDefinition": "plain"}

@@ -96,6 +96,7 @@ steps:
 """
 
 
+@pytest.mark.slow
 def test_the_doctor_says_why_children_wait(lab: Lab) -> None:
     lab.write("pipeline.yaml", STUCK.replace("END", str(lab.folder / "end")))
     run = lab.run("--detach")

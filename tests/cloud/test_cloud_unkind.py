@@ -72,6 +72,7 @@ def test_logs_that_appear_late_are_waited_for(lab: Lab) -> None:
     assert read_lines(lab, run) == [f"here {n}" for n in range(3)]
 
 
+@pytest.mark.slow
 def test_one_stream_that_is_missing_does_not_hide_the_others(lab: Lab) -> None:
     run = lab.run("--detach")
     until(lambda: lab.status(run)["steps"][1]["running"])

@@ -105,6 +105,7 @@ def test_who_follows_a_later_step_hears_what_it_waits_for(lab: Lab, stuck: str) 
     assert it.out == "==> collect <==\ncollected\n"
 
 
+@pytest.mark.slow
 def test_by_default_half_a_minute_of_silence_is_nothing_special(lab: Lab, stuck: str) -> None:
     with followed(lab, stuck, "-f") as it:
         time.sleep(4)

@@ -54,14 +54,17 @@ def test_files_go_through_s3_and_results_come_back(words: Lab) -> None:
     assert [command["exit_code"] for command in commands] == [0] * 4
 
 
-def test_a_dynamic_list_starts_its_children_with_one_request(lab: Lab, calm: None) -> None:
+@pytest.mark.parametrize("children", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_dynamic_list_starts_its_children_with_one_request(
+    lab: Lab, calm: None, children: int
+) -> None:
     lab.write("list.txt", "".join(f"echo number {n}\n" for n in range(40)))
     before = calls(lab.endpoint)
-    run = lab.run_tasks("--image", "busybox", "--array", "8", file="list.txt")
+    run = lab.run_tasks("--image", "busybox", "--array", str(children), file="list.txt")
     made = Counter(calls(lab.endpoint))
     made.subtract(before)
     assert made["ecs:RunTask"] == 1
-    assert len(lab.tasks_of(run)) == 8
+    assert len(lab.tasks_of(run)) == children
     status = lab.status(run)
     assert status["steps"][0]["commands"] == {"total": 40, "succeeded": 40, "failed": 0}
     output = lab("logs", run, "--command", "list:17").stdout
@@ -154,6 +157,7 @@ def test_tasks_on_fargate_have_interfaces_of_their_own(lab: Lab) -> None:
     assert "there is no ECS cluster none-such in us-east-1" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_run_on_a_cluster_is_not_called_nothing(lab: Lab) -> None:
     lab("run", "--engine", "ecs", "--env", "tasks", "--image", "busybox", "--", "sleep 1")
     first_line = lab("cost", "last").stdout.splitlines()[0]

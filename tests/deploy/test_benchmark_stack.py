@@ -252,6 +252,7 @@ def stopped(
     return code, results_in(site.endpoint, outputs, f"results/cpu/{folder.name}/")
 
 
+@pytest.mark.slow
 def test_code_in_the_images_is_not_fetched(large_site: Site) -> None:
     large_site.about("deploy", "gpu-batch-benchmark", "--set", "Code=image", "--yes")
     outputs = large_site.outputs()

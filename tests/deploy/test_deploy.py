@@ -263,6 +263,7 @@ def test_a_new_image_reaches_the_self_managed_nodes(site: Site) -> None:
     assert "changed    Nodes (AWS::AutoScaling::AutoScalingGroup)" in done.stderr
 
 
+@pytest.mark.slow
 def test_tags_and_parameters_from_a_file(site: Site) -> None:
     (site.folder / "lab.yaml").write_text(
         "parameters:\n  Zones: 2\n  TeamQueues: true\ntags:\n  team: vision\n"
@@ -348,6 +349,7 @@ def test_an_update_changes_in_place_and_stays(site: Site) -> None:
     assert site.compute_environment("cpu-spot")["computeResources"]["maxvCpus"] == 300
 
 
+@pytest.mark.slow
 def test_team_queues_come_and_go_with_their_parameter(site: Site) -> None:
     site.about("deploy", "--yes", "--set", "TeamQueues=true")
     batch = site.endpoint.batch
@@ -435,6 +437,7 @@ def test_killed_again_and_again_it_goes_on(site: Site) -> None:
     assert site.stacks() == {}
 
 
+@pytest.mark.slow
 def test_rights_change_with_a_parameter(site: Site) -> None:
     def attached() -> set[str]:
         found = iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]
@@ -639,6 +642,7 @@ def test_the_templates_are_listed(site: Site) -> None:
     assert "did you mean batch?" in site("template", "bach", code=2).stderr
 
 
+@pytest.mark.slow
 def test_clusters_and_unmanaged_nodes(site: Site) -> None:
     site.about("deploy", "--yes")
     site.about("deploy", "ecs", "batch-unmanaged", "--yes")

@@ -550,6 +550,7 @@ def test_at_most_25_calls_for_the_largest_array(yard: Yard, queue: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_at_most_25_calls_for_an_array_that_waits_in_three_environments(yard: Yard) -> None:
     template = launch_template(yard, "three", HEALTHY_USER_DATA)
     using = {"launchTemplate": {"launchTemplateId": template}}

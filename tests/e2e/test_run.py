@@ -183,6 +183,7 @@ def test_max_running_and_capacity_bound_what_runs_at_once(yard: Yard) -> None:
     assert set((yard.folder / "seen").read_text().split()) == {"1"}
 
 
+@pytest.mark.slow
 def test_short_commands_need_no_more_open_files_than_long_ones(yard: Yard) -> None:
     yard.write("list.txt", "true\n" * 2000)
     limited = ["bash", "-c", 'ulimit -n 200; exec "$@"', "bash"]

@@ -270,6 +270,7 @@ def test_attributes_of_instances_are_constraints(endpoint: Endpoint, ecs: Any) -
     assert [failure["reason"] for failure in answer["failures"]] == ["INACTIVE"]
 
 
+@pytest.mark.slow
 def test_a_cluster_has_at_most_500_tasks_in_provisioning(endpoint: Endpoint, ecs: Any) -> None:
     cluster = add_provider(endpoint, "crowded", max_size=0)
     register(ecs, "crowded", {"command": ["true"]})

@@ -58,6 +58,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.slow
 def test_an_array_outlives_three_kills(start: Start, tmp_path: Path) -> None:
     """The array finishes, no child is lost, none runs twice at once, and what had ended does not
     run again."""

@@ -182,6 +182,7 @@ def test_what_a_job_cannot_install_is_named_and_the_job_goes_on(tmp_path: Path) 
     assert lines == "called\nbatchyard: clang could not be installed; continuing without\n"
 
 
+@pytest.mark.slow
 def test_one_package_that_cannot_be_installed_does_not_keep_out_the_others(tmp_path: Path) -> None:
     call = f"install(['{tmp_path}/none-{{}}'.format(n) for n in (1, 2)])"
     lines = bootstrapped(call, os.environ["PATH"]).splitlines()

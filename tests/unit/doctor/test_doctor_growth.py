@@ -69,12 +69,13 @@ GROWING = {
 }
 
 
+#: those that take two seconds of CPU time and more
+LONG = ("what is evaluated", "what functions print")
+
+
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name == "what is evaluated" else [])
-        for name in GROWING
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in GROWING],
 )
 def test_what_grows_without_end_takes_little_memory_and_hides_nothing(name: str) -> None:
     is_closed = name not in ("arithmetic", "defaults")

@@ -339,6 +339,7 @@ def test_gunzip_reads_up_to_its_limit_and_nothing_that_is_cut_short(length: int)
     assert packed.gunzip(b"no gzip") is None
 
 
+@pytest.mark.slow
 def test_what_ec2_counts_is_kept_though_the_text_is_unpacked() -> None:
     long = MIME.format(headers=SHELL, body="#!/bin/bash\n" + "echo the same again\n" * 2000)
     assert "BY104" in ids(judge(facts_with(long)).findings)
