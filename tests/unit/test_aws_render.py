@@ -689,6 +689,24 @@ def test_a_retry_waits_child_by_child_where_the_needed_child_is_repeated() -> No
     }
 
 
+def test_parts_of_a_step_are_not_named_like_another_step() -> None:
+    steps = (
+        Step("a", command="echo", array=6),
+        Step("a-0", command="echo", needs=(Need("a"),)),
+        Step("b", command="echo", array=6, needs=(Need("a", each=True),)),
+        Step("b-1", command="echo", needs=(Need("b"),)),
+    )
+    plan = planning.make(Pipeline("demo", steps))
+    plan = planning.select_unfinished(plan, {"a": [4], "a-0": [0], "b": [3, 4], "b-1": [0]})
+    images = {step.name: "image" for step in steps}
+    parts = render.render(plan, target(images=images)).parts
+    run = "demo-20260101-abcdef"
+    assert [part.name for part in parts] == [
+        *(f"{run}-a", f"{run}-a-0", f"{run}-b-0", f"{run}-b-1_", f"{run}-b-1")
+    ]
+    assert parts[-1].needs == ((f"{run}-b-0", False), (f"{run}-b-1_", False))
+
+
 def test_groups_of_a_retry_are_split_alike_where_they_are_too_large() -> None:
     a = Step("a", command="echo", array=40_000)
     b = Step("b", command="echo", array=40_000, needs=(Need("a", each=True),))

@@ -7,7 +7,7 @@ What differs from run to run is in the request, all else in the definition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -83,10 +83,11 @@ def render(plan: Plan, target: Target) -> Rendered:
     by_step: dict[str, dict[_PartKey, Part]] = {}
     counters = {}
     ranges = _divide_steps(plan, target)
+    steps = frozenset(job.step for job in plan.jobs)
     for job in plan.jobs:
         if job.max_running is not None:
             counters[submit_requests.counter_name(target.run_id, job.step)] = job.max_running
-        step_parts = _StepParts(job, target, by_step)
+        step_parts = _StepParts(job, target, by_step, steps)
         step_parts.make(ranges[job.step])
         requests |= step_parts.definitions
         parts += step_parts.parts
@@ -220,8 +221,13 @@ class _StepParts:
     """
 
     def __init__(
-        self, job: PlannedJob, target: Target, by_step: Mapping[str, Mapping[_PartKey, Part]]
+        self,
+        job: PlannedJob,
+        target: Target,
+        by_step: Mapping[str, Mapping[_PartKey, Part]],
+        steps: Set[str],
     ) -> None:
+        """``by_step``: the parts of earlier steps; ``steps``: all steps of the plan."""
         self.parts: list[Part] = []
         #: The parts without the barriers.
         self.by_key: dict[_PartKey, Part] = {}
@@ -229,6 +235,7 @@ class _StepParts:
         self._job = job
         self._target = target
         self._by_step = by_step
+        self._steps = steps
         #: Names of the parts that a barrier waits for -> the barrier.
         self._barriers: dict[tuple[PartNeed, ...], Part] = {}
 
@@ -236,12 +243,18 @@ class _StepParts:
         job, target = self._job, self._target
         definition = self._add_definition(definitions.make_definition(job, target))
         for number, (key, offset, size) in enumerate(ranges):
-            name = f"{target.run_id}-{job.step}" + (f"-{number}" if len(ranges) > 1 else "")
+            name = self._make_name(f"-{number}" if len(ranges) > 1 else "")
             needs = self._join(_find_needs(job, key, self._by_step), size)
             request = submit_requests.make_request(name, job, offset, size, target)
             part = Part(name, job.step, size, offset, definition, request, needs)
             self.parts.append(part)
             self.by_key[key] = part
+
+    def _make_name(self, ending: str) -> str:
+        """Return the name of a part. Another step may be named like this step with the ending."""
+        if ending and f"{self._job.step}{ending}" in self._steps:
+            ending += "_"  # no step has it in its name
+        return f"{self._target.run_id}-{self._job.step}{ending}"
 
     def _join(self, needs: tuple[PartNeed, ...], size: int) -> tuple[PartNeed, ...]:
         """Return at most 20 needs that wait for all of these; ``size`` is that of the part."""
@@ -259,7 +272,7 @@ class _StepParts:
 
     def _make_barrier(self, needs: tuple[PartNeed, ...], size: int) -> Part:
         job, target = self._job, self._target
-        name = f"{target.run_id}-{job.step}-wait{len(self._barriers)}"
+        name = self._make_name(f"-wait{len(self._barriers)}")
         request = {
             "jobName": name,
             "jobQueue": target.queue_of(job),
