@@ -76,6 +76,23 @@ def test_a_step_that_was_reclaimed_before_it_waited_goes_on_whole() -> None:
     assert moved == Fallback({"a": [0, 1]}, ("a",), reclaimed=2)
 
 
+PAIRS = make_plan(
+    Step("a", "true", array=4), Step("b", "true", array=4, needs=(Need("a", each=True),))
+)
+
+
+def test_a_child_goes_on_behind_the_one_that_it_waits_for() -> None:
+    """Child 1 of b did not begin, since child 1 of a was reclaimed."""
+    moved = find(PAIRS, [failure("a", 1), failure("b", 2)], {"a": [1], "b": [1, 2]})
+    assert moved == Fallback({"a": [1], "b": [1, 2]}, ("a", "b"), reclaimed=2)
+
+
+def test_a_child_does_not_go_on_if_the_one_that_it_waits_for_does_not() -> None:
+    failed = [failure("a", 0, "Essential container in task exited"), failure("a", 1)]
+    moved = find(PAIRS, failed, {"a": [0, 1], "b": [0, 1, 2]}, ["b"])
+    assert moved == Fallback({"a": [1], "b": [1, 2]}, ("a", "b"), reclaimed=1, waited=2)
+
+
 def test_nothing_goes_on_twice_or_from_a_queue_of_its_own() -> None:
     assert find(ONE, [failure("a", 1, "exit")], {"a": [1]}) is None
     moved_before = replace(TARGET, on_demand_steps=frozenset({"a"}))

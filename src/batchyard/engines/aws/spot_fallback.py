@@ -7,7 +7,7 @@ once: on demand, no host is reclaimed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from batchyard import s3_layout
@@ -24,7 +24,7 @@ from batchyard.engines.base import (
     Unfinished,
 )
 from batchyard.environments import Environment
-from batchyard.plan import Plan
+from batchyard.plan import Plan, PlannedJob
 from batchyard.units import format_duration, pluralize
 
 #: How the status reason of a child begins whose host was reclaimed (facts, 1.8).
@@ -86,26 +86,54 @@ def find_fallback(
     """Return what of a failed run goes on; None if nothing does. Pure.
 
     ``failed``: the last attempts of children that failed. ``waited_steps``: steps that waited too
-    long for spot instances. Children that failed otherwise do not go on, and then neither do the
-    steps that never began.
+    long for spot instances. Children that failed otherwise do not go on, nor do those that wait for
+    them child by child, and then neither do the steps that never began.
     """
     reclaimed, other_failures = _sort_failures(plan, target, failed)
     moved_steps = [
         job.step for job in plan.jobs if job.step in reclaimed or job.step in waited_steps
     ]
-    children = dict(unfinished.children)
-    for step in moved_steps:
+    children: dict[str, Sequence[int]] = {}
+    moved: dict[str, int] = {}
+    for job in plan.jobs:
+        step = job.step
+        left = unfinished.children.get(step, ())
+        if step not in moved_steps:
+            children[step] = () if other_failures else left
+            continue
+        moving, following = set(left), set[int]()
         # Children of a dynamic step have no commands of their own.
-        if not plan.job(step).is_dynamic:
-            waiting = set(children[step]) - other_failures.get(step, set())
-            moving = waiting if step in waited_steps else reclaimed[step]
-            children[step] = sorted(moving.intersection(children[step]))
+        if not job.is_dynamic:
+            waiting = moving - other_failures.get(step, set())
+            moving = waiting if step in waited_steps else waiting & reclaimed[step]
+            repeated, lost = _sort_needed(job, unfinished.children, children)
+            moving, following = moving - lost, (waiting & repeated) - lost - moving
+        children[step] = sorted(moving | following)
+        moved[step] = len(moving)
     if other_failures:
         children = {step: children[step] for step in moved_steps}
-    moved = {step: len(children[step]) for step in moved_steps}
     waited = sum(count for step, count in moved.items() if step not in reclaimed)
     total = sum(moved.values())
     return Fallback(children, tuple(moved_steps), total - waited, waited) if total else None
+
+
+def _sort_needed(
+    job: PlannedJob,
+    unfinished: Mapping[str, Sequence[int]],
+    children: Mapping[str, Sequence[int]],
+) -> tuple[set[int], set[int]]:
+    """Return the unfinished children that those of the job wait for child by child.
+
+    First those that go on, then those that do not. ``children``: step -> those that go on.
+    """
+    needed_steps = [need.step for need in job.needs if need.each]
+    repeated = {child for step in needed_steps for child in children[step]}
+    lost = {
+        child
+        for step in needed_steps
+        for child in set(unfinished.get(step, ())).difference(children[step])
+    }
+    return repeated, lost
 
 
 def _sort_failures(
