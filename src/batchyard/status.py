@@ -253,7 +253,7 @@ def step_statuses(jobs: Sequence[JobDetail]) -> list[StepStatus]:
 
 
 def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
-    """Return the status of one step. A step has several jobs if its array exceeds AWS's limits."""
+    """Return the status of one step, which can have several jobs on AWS Batch."""
     by_state = {state: sum(job.count(state) for job in jobs) for state in JobState}
     started_ms, ended_ms = _span_ms(jobs)
     return StepStatus(
@@ -265,11 +265,23 @@ def step_status(jobs: Sequence[JobDetail]) -> StepStatus:
         running=sum(by_state[state] for state in _ACTIVE),
         waiting=sum(by_state[state] for state in _WAITING),
         attempts=sum(job.attempts for job in jobs),
-        reason=next((job.status_reason for job in jobs if job.state is JobState.FAILED), ""),
+        reason=_find_reason(jobs),
         started_ms=started_ms,
         ended_ms=ended_ms,
         commands=_sum_commands(jobs),
     )
+
+
+def _find_reason(jobs: Sequence[JobDetail]) -> str:
+    """Return why a step failed, as if its children were one array; empty if no job has failed."""
+    reasons = [job.status_reason for job in jobs if job.state is JobState.FAILED]
+    own_reasons = [reason for reason in reasons if reason != StatusReason.DEPENDENCY_FAILED]
+    if own_reasons:
+        return own_reasons[0]
+    # Of the children, only some waited for one that failed.
+    if 0 < len(reasons) < len(jobs):
+        return StatusReason.CHILD_FAILED
+    return reasons[0] if reasons else ""
 
 
 def _sum_commands(jobs: Sequence[JobDetail]) -> CommandCounts | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 import pytest
 
-from batchyard.batch.jobs import JobState, Resources
+from batchyard.batch.jobs import JobState, Resources, StatusReason
 from batchyard.cli.render import headline, status_lines
 from batchyard.cli.render_use import use_lines
 from batchyard.engines.aws.preparing import tag_text
-from batchyard.engines.base import AttemptDetail, RunState
+from batchyard.engines.base import AttemptDetail, JobDetail, RunState
 from batchyard.sampling.samples import SampledUse
-from batchyard.status import Failure, RunStatus, StepStatus, StepUseStatus
+from batchyard.status import Failure, RunStatus, StepStatus, StepUseStatus, step_status
 
 
 def run(state: RunState, ended_ms: int | None = None, *lines: str) -> RunStatus:
@@ -32,6 +32,32 @@ def run(state: RunState, ended_ms: int | None = None, *lines: str) -> RunStatus:
 )
 def test_the_headline_has_the_duration_if_it_is_known(status: RunStatus, words: str) -> None:
     assert click.unstyle(headline(status, 10_000)) == words
+
+
+DEPENDENT, EXITED = StatusReason.DEPENDENCY_FAILED, StatusReason.EXITED
+
+
+@pytest.mark.parametrize(
+    ("reasons", "reason"),
+    [
+        ([""], ""),
+        ([DEPENDENT], DEPENDENT),
+        ([DEPENDENT, DEPENDENT], DEPENDENT),
+        # children that waited for none, beside one that waited for a child that failed
+        ([DEPENDENT, ""], StatusReason.CHILD_FAILED),
+        ([DEPENDENT, EXITED], EXITED),
+        (["", "stopped", DEPENDENT], "stopped"),
+    ],
+)
+def test_a_step_of_several_jobs_has_failed_as_one_array_would(
+    reasons: list[str], reason: str
+) -> None:
+    states = [JobState.FAILED if text else JobState.SUCCEEDED for text in reasons]
+    jobs = [
+        JobDetail("j", "a", state, text, 1, (0,) * len(JobState), 0, 0, None, None)
+        for state, text in zip(states, reasons, strict=True)
+    ]
+    assert step_status(jobs).reason == reason
 
 
 def test_a_line_of_a_megabyte_is_cut() -> None:
