@@ -689,6 +689,27 @@ def test_a_retry_waits_child_by_child_where_the_needed_child_is_repeated() -> No
     }
 
 
+def test_a_part_is_ready_when_the_parts_that_it_waits_for_have_ended() -> None:
+    many = [Step(f"x{n}", command="echo") for n in range(30)]
+    steps = (
+        Step("a", command="echo", array=6),
+        Step("b", command="echo", array=6, needs=(Need("a", each=True),)),
+        *many,
+        Step("c", command="echo", needs=tuple(Need(step.name) for step in many)),
+    )
+    plan = planning.make(Pipeline("demo", steps))
+    left = {step.name: [0] for step in steps} | {"a": [1, 4], "b": [1, 3, 4]}
+    plan = planning.select_unfinished(plan, left)
+    images = {step.name: "image" for step in steps}
+    parts = render.render(plan, target(images=images)).parts
+    run = "demo-20260101-abcdef"
+    ended_ms = {f"{run}-a": 7_000} | {f"{run}-x{n}": n for n in range(30)}
+    ready_ms = render.find_ready_times(parts, ended_ms)
+    assert (ready_ms[f"{run}-b-0"], ready_ms[f"{run}-b-1"]) == (0, 7_000)
+    # through the jobs that only wait
+    assert ready_ms[f"{run}-c"] == 29
+
+
 def test_parts_of_a_step_are_not_named_like_another_step() -> None:
     steps = (
         Step("a", command="echo", array=6),

@@ -130,6 +130,21 @@ def list_requests(
         yield ServiceRequest("batch", "SubmitJob", part.complete_request(definition, job_ids))
 
 
+def find_ready_times(parts: Sequence[Part], ended_ms: Mapping[str, int]) -> dict[str, int]:
+    """Return name of a part -> when the last of the jobs that it waits for ended; 0: unknown.
+
+    ``parts``: all parts of a run, each after those that it waits for. ``ended_ms``: name -> when
+    its job ended, of parts that are no barriers.
+    """
+    ready_ms: dict[str, int] = {}
+    barriers = {part.name for part in parts if part.is_barrier}
+    for part in parts:
+        names = [need.name for need in part.needs]
+        ends_ms = [ready_ms[name] if name in barriers else ended_ms.get(name, 0) for name in names]
+        ready_ms[part.name] = max(ends_ms, default=0)
+    return ready_ms
+
+
 class _PartKey(NamedTuple):
     """Tells which parts of two steps that wait child by child belong together."""
 

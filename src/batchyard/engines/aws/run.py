@@ -30,7 +30,7 @@ from batchyard.engines.aws.input_files import RunInputs
 from batchyard.engines.aws.job_ids import JobIds
 from batchyard.engines.aws.log_reader import LogReader
 from batchyard.engines.aws.log_streams import BatchStreams
-from batchyard.engines.aws.render import Part
+from batchyard.engines.aws.render import Part, find_ready_times
 from batchyard.engines.aws.repeated_jobs import RepeatedJobs
 from batchyard.engines.aws.results import RunResults
 from batchyard.engines.aws.run_commands import RunCommands
@@ -407,7 +407,11 @@ class AwsRun:
         AWS does not say since when a job is RUNNABLE: since it was created, or since the jobs that
         it depends on ended.
         """
-        ended_ms = {detail.step: detail.ended_ms or 0 for detail in jobs}
+        names = {job_id: part.name for part, job_id in self._job_ids.parts_with_ids()}
+        ready_ms = find_ready_times(
+            self._job_ids.rendered.parts,
+            {names[detail.id]: detail.ended_ms or 0 for detail in jobs if detail.id in names},
+        )
         waits = []
         for detail in jobs:
             count = detail.count(JobState.RUNNABLE)
@@ -416,9 +420,7 @@ class AwsRun:
             child_id = detail.id
             if detail.size > 1:
                 child_id = next(self.batch.children(detail.id, JobState.RUNNABLE), detail.id)
-            needs = self._plan.job(detail.step).needs
-            ready_ms = max((ended_ms.get(need.step, 0) for need in needs), default=0)
-            since_ms = max(detail.created_ms, ready_ms)
+            since_ms = max(detail.created_ms, ready_ms.get(names.get(detail.id, ""), 0))
             diagnosis = f"doctor job {child_id} --env {self._target.environment.name}"
             waits.append(Wait(detail.step, count, child_id, since_ms, diagnosis))
         return waits
