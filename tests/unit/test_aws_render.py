@@ -710,6 +710,23 @@ def test_a_part_is_ready_when_the_parts_that_it_waits_for_have_ended() -> None:
     assert ready_ms[f"{run}-c"] == 29
 
 
+def test_groups_of_one_child_share_the_jobs_that_wait_for_a_whole_step() -> None:
+    """Step c has 32 parts, and step d has 32 parts of one child that wait for all of them."""
+    steps, left = [], {}
+    for name, size in (("c", 64), ("d", 32)):
+        needed = [Step(f"{name}{bit}", command="echo", array=size) for bit in range(5)]
+        needs = [Need(step.name, each=True) for step in needed]
+        needs += [Need("c")] if name == "d" else []
+        steps += [*needed, Step(name, command="echo", array=size, needs=tuple(needs))]
+        left |= {f"{name}{bit}": [n for n in range(size) if n >> bit & 1] for bit in range(5)}
+        left[name] = list(range(size))
+    plan = planning.select_unfinished(planning.make(Pipeline("demo", tuple(steps))), left)
+    images = {step.name: "image" for step in steps}
+    parts = render.render(plan, target(images=images)).parts
+    assert [sum(part.step == step for part in parts) for step in "cd"] == [32, 33]
+    assert sum(part.is_barrier for part in parts) == 1
+
+
 def test_parts_of_a_step_are_not_named_like_another_step() -> None:
     steps = (
         Step("a", command="echo", array=6),

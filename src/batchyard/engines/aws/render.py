@@ -212,16 +212,16 @@ def _split(size: int, count: int) -> list[tuple[int, int]]:
 
 def _find_needs(
     job: PlannedJob, key: _PartKey, by_step: Mapping[str, Mapping[_PartKey, Part]]
-) -> tuple[PartNeed, ...]:
-    """Return what a part of the step waits for."""
-    needs = []
+) -> tuple[list[PartNeed], list[PartNeed]]:
+    """Return what a part of the step waits for: parts that are its own pairs, and whole steps."""
+    pairs, wholes = [], []
     for need in job.needs:
         needed = by_step[need.step]
         if not need.each:
-            needs += [PartNeed(part.name, False) for part in needed.values()]
+            wholes += [PartNeed(part.name, False) for part in needed.values()]
         elif key in needed:
-            needs.append(PartNeed(needed[key].name, needed[key].size > 1))
-    return tuple(needs)
+            pairs.append(PartNeed(needed[key].name, needed[key].size > 1))
+    return pairs, wholes
 
 
 # -- the parts of a step -----------------------------------------------------------------------
@@ -259,7 +259,7 @@ class _StepParts:
         definition = self._add_definition(definitions.make_definition(job, target))
         for number, (key, offset, size) in enumerate(ranges):
             name = self._make_name(f"-{number}" if len(ranges) > 1 else "")
-            needs = self._join(_find_needs(job, key, self._by_step), size)
+            needs = self._join(*_find_needs(job, key, self._by_step), size)
             request = submit_requests.make_request(name, job, offset, size, target)
             part = Part(name, job.step, size, offset, definition, request, needs)
             self.parts.append(part)
@@ -271,19 +271,22 @@ class _StepParts:
             ending += "_"  # no step has it in its name
         return f"{self._target.run_id}-{self._job.step}{ending}"
 
-    def _join(self, needs: tuple[PartNeed, ...], size: int) -> tuple[PartNeed, ...]:
-        """Return at most 20 needs that wait for all of these; ``size`` is that of the part."""
-        each_needs = [need for need in needs if need.is_each]
-        whole_needs = [need for need in needs if not need.is_each]
-        while len(each_needs) + len(whole_needs) > limits.MAX_DEPENDENCIES:
-            is_each = len(each_needs) > len(whole_needs)
-            longer = each_needs if is_each else whole_needs
+    def _join(
+        self, pairs: list[PartNeed], wholes: list[PartNeed], size: int
+    ) -> tuple[PartNeed, ...]:
+        """Return at most 20 needs that wait for all of these; ``size`` is that of the part.
+
+        The two are joined apart, since all parts of a step have the same ``wholes``.
+        """
+        while len(pairs) + len(wholes) > limits.MAX_DEPENDENCIES:
+            longer = pairs if len(pairs) > len(wholes) else wholes
             joined = tuple(longer[: limits.MAX_DEPENDENCIES])
+            is_each = joined[0].is_each
             if joined not in self._barriers:
                 self._barriers[joined] = self._make_barrier(joined, size if is_each else 1)
             name = self._barriers[joined].name
             longer[:] = [*longer[limits.MAX_DEPENDENCIES :], PartNeed(name, is_each)]
-        return (*each_needs, *whole_needs)
+        return (*pairs, *wholes)
 
     def _make_barrier(self, needs: tuple[PartNeed, ...], size: int) -> Part:
         job, target = self._job, self._target
