@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from batchyard import shard
@@ -104,6 +104,11 @@ class PlannedJob:
     def numbers(self) -> Sequence[int]:
         """The numbers of the job's children in the step's array."""
         return range(self.size) if self.indices is None else self.indices
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the children of the job are in the order of their numbers."""
+        return self.indices is None or all(a < b for a, b in pairwise(self.indices))
 
     def index_in_step(self, child: int) -> int:
         """Return the number of a child of this job in the step's array.

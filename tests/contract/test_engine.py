@@ -664,6 +664,8 @@ def test_a_retry_keeps_pairs_of_which_one_child_is_done(lab: Lab) -> None:
         ("b", 1, 1, "SUCCEEDED", 0),
     ]
     assert repeated.unfinished().children == {"a": [0], "b": [0]}
+    numbers = [command.number for command in repeated.commands("b")]
+    assert numbers == sorted(numbers)
 
 
 @with_slow_ecs

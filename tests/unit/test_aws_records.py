@@ -11,7 +11,8 @@ from batchyard.batch.jobs import JobState, Resources
 from batchyard.engines.aws import attempt_counts, success_records
 from batchyard.engines.aws.from_aws import UNSUBMITTED
 from batchyard.engines.aws.render import Part
-from batchyard.engines.base import JobDetail
+from batchyard.engines.aws.run_commands import RunCommands
+from batchyard.engines.base import AttemptDetail, JobDetail
 from batchyard.pipeline import Need
 from batchyard.plan import Plan, PlannedJob
 
@@ -199,6 +200,19 @@ def test_children_whose_needed_child_is_not_repeated_are_asked_about() -> None:
         found,
     )
     assert [job.attempts for job in jobs] == [1, 1, 1] and succeeded == {"id-d": []}
+
+
+def test_commands_are_in_the_order_of_their_numbers_also_in_a_retry() -> None:
+    plan = Plan("p", (step("a"), replace(step("b", 3), indices=(4, 1, 5), step_size=6)))
+    attempts = [
+        AttemptDetail("j", name, index, 1, S, 0, "", "", 0, 1, 0.0, 0.0, 0)
+        for name, index in (("a", 0), ("b", 4), ("b", 1), ("b", 5))
+    ]
+    commands = RunCommands(plan, None, None, "")  # type: ignore[arg-type]
+    found = commands.find(attempts, None, None, failed_only=True)
+    assert [(command.step, command.number) for command in found] == [
+        *(("a", 0), ("b", 1), ("b", 4), ("b", 5))
+    ]
 
 
 def test_more_than_ten_thousand_children_are_not_asked_about() -> None:

@@ -53,11 +53,14 @@ class RunCommands:
         """
         # Attempts of a child follow each other; the last one decides.
         last_by_child = {(attempt.step, attempt.index): attempt for attempt in attempts}
+        # A retry may have changed the order of the children.
+        steps = {job.step: position for position, job in enumerate(self._plan.jobs)}
+        keys = sorted(last_by_child, key=lambda key: (steps[key[0]], key[1]))
         yield from self._find_in_attempts(
             [
-                attempt
-                for attempt in last_by_child.values()
-                if step in (None, attempt.step) and number in (None, attempt.index)
+                last_by_child[key]
+                for key in keys
+                if step in (None, key[0]) and number in (None, key[1])
             ],
             number,
             failed_only=failed_only,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from batchyard.batch.jobs import JobState
@@ -39,6 +40,19 @@ def command_details(
         for command in _commands_of_shares(planned, store, job, number, failed_only):
             yield replace(command, memory_floor_kib=floor_kib)
         return
+    details = _commands_of_children(planned, store, job, number, floor_kib, failed_only)
+    yield from details if planned.is_in_order else sorted(details, key=attrgetter("number"))
+
+
+def _commands_of_children(
+    planned: PlannedJob,
+    store: Store,
+    job: JobRow,
+    number: int | None,
+    floor_kib: int,
+    failed_only: bool,
+) -> Iterator[CommandDetail]:
+    """Return the commands of children that run one each, in the order of the job's children."""
     child = None if number is None else child_of(planned, number)
     if number is not None and child is None:
         return
@@ -209,7 +223,10 @@ class LogReader:
             return
         state = JobState.FAILED if failed_only else None
         ended_keys = set()
-        for row in self._store.attempts(job.number, child=child, state=state):
+        rows: Iterable[AttemptRow] = self._store.attempts(job.number, child=child, state=state)
+        if not planned.is_in_order:
+            rows = sorted(rows, key=lambda row: (planned.index_in_step(row.child), row.attempt))
+        for row in rows:
             key = (job.step, planned.index_in_step(row.child), row.attempt)
             ended_keys.add(key)
             yield from self._read_ended(key, row)
