@@ -9,7 +9,7 @@ The modules that `run` and `status` import use this one; everything of ``datacla
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -27,35 +27,87 @@ else:
         return lambda cls: _decorate(cls, frozen, eq)
 
 
-_collect_fields = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)
+#: what a field without a default has in its place
+_NO_DEFAULT = dataclasses.MISSING
 
 
 def _decorate(cls: type, is_frozen: bool, has_equality: bool) -> type:
-    own_names = set(cls.__dict__)
-    # Otherwise the standard library derives the text from the signature, which takes 5 ms.
-    cls.__doc__ = cls.__doc__ or cls.__name__
-    cls = _collect_fields(cls)
-    for field in dataclasses.fields(cls):
-        if field.kw_only or not (field.init or _is_required(field)):
-            raise TypeError(f"{cls.__name__}.{field.name}: use dataclasses.dataclass")
-    _Method(cls, "__init__", _make_init)
-    methods: dict[str, Any] = {"__repr__": _make_repr}
+    """Return a class like this one, with slots and with the methods of a dataclass."""
+    namespace = dict(cls.__dict__)
+    own_names = [name for name, text in cls.__annotations__.items() if not _is_shared(text)]
+    own_defaults = {name: namespace.pop(name, _NO_DEFAULT) for name in own_names}
+    for name, default in own_defaults.items():
+        if isinstance(default, dataclasses.Field) and not _is_supported(default):
+            raise TypeError(f"{cls.__name__}.{name}: use dataclasses.dataclass")
+        if type(default).__hash__ is None:  # a list, for example, which all instances would share
+            raise ValueError(f"{cls.__name__}.{name}: use field(default_factory=...)")
+    inherited = {}
+    for base in reversed(cls.__mro__[1:]):
+        inherited.update(base.__dict__.get("__defaults__", {}))
+    defaults = inherited | own_defaults
+    namespace.pop("__dict__", None)
+    namespace.pop("__weakref__", None)
+    namespace["__qualname__"] = cls.__qualname__
+    namespace["__slots__"] = tuple(name for name in own_names if name not in inherited)
+    namespace["__match_args__"] = tuple(_select(defaults, "init"))
+    namespace["__defaults__"] = defaults
+    namespace["__dataclass_fields__"] = _Description(own_defaults)
+    namespace["__dataclass_params__"] = _Description(own_defaults)
+    namespace["__init__"] = _Method(_make_init)
+    namespace.setdefault("__repr__", _Method(_make_repr))
     if has_equality:
-        methods["__eq__"] = _make_equality
-        methods["__hash__"] = _make_hash if is_frozen else None
-    for name in methods.keys() - own_names:
-        if methods[name] is None:
-            setattr(cls, name, None)
-        else:
-            _Method(cls, name, methods[name])
+        namespace.setdefault("__hash__", _Method(_make_hash) if is_frozen else None)
+        namespace.setdefault("__eq__", _Method(_make_equality))
     if is_frozen:
         for name in ("__setattr__", "__delattr__", "__getstate__", "__setstate__"):
-            setattr(cls, name, _Frozen.__dict__[name])
-    return cls
+            namespace[name] = _Frozen.__dict__[name]
+    return type(cls)(cls.__name__, cls.__bases__, namespace)
 
 
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is field.default_factory is dataclasses.MISSING
+def _is_shared(annotation: object) -> bool:
+    """Return whether an annotation is that of a class variable, which is no field."""
+    return str(annotation).startswith(("ClassVar", "typing.ClassVar"))
+
+
+def _is_supported(field: dataclasses.Field[Any]) -> bool:
+    is_required = field.default is field.default_factory is dataclasses.MISSING
+    return field.kw_only is not True and (field.init or is_required)
+
+
+def _select(defaults: Mapping[str, object], purpose: str) -> list[str]:
+    """Return the names of the fields for a purpose: init, repr or compare."""
+    return [
+        name
+        for name, default in defaults.items()
+        if not isinstance(default, dataclasses.Field) or getattr(default, purpose)
+    ]
+
+
+class _Description:
+    """An attribute that the functions of ``dataclasses`` read, made at its first use."""
+
+    __slots__ = ("_cls", "_name", "_own_defaults")
+
+    def __init__(self, own_defaults: Mapping[str, object]) -> None:
+        self._own_defaults = own_defaults
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._cls, self._name = owner, name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        cls = self._cls
+        namespace = {
+            "__module__": cls.__module__,
+            # Otherwise the standard library derives the text from the signature.
+            "__doc__": cls.__name__,
+            "__annotations__": cls.__annotations__,
+        }
+        defaults = {k: v for k, v in self._own_defaults.items() if v is not _NO_DEFAULT}
+        described = type(cls)(cls.__name__, cls.__bases__, namespace | defaults)
+        described = dataclasses.dataclass(init=False, repr=False, eq=False)(described)
+        description = getattr(described, self._name)
+        setattr(cls, self._name, description)
+        return description
 
 
 class _Method:
@@ -63,9 +115,11 @@ class _Method:
 
     __slots__ = ("_cls", "_make", "_name")
 
-    def __init__(self, cls: type, name: str, make: Callable[[type], Callable[..., Any]]) -> None:
-        self._cls, self._name, self._make = cls, name, make
-        setattr(cls, name, self)
+    def __init__(self, make: Callable[[type], Callable[..., Any]]) -> None:
+        self._make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._cls, self._name = owner, name
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         method = self._make(self._cls)
@@ -75,22 +129,22 @@ class _Method:
         return method.__get__(instance, owner)  # type: ignore[attr-defined]
 
 
-def _make_init(cls: type) -> Callable[..., None]:
+def _make_init(cls: Any) -> Callable[..., None]:
     """Return ``__init__``. It sets slots directly, since a frozen class refuses assignments."""
     parameters, lines = [], []
-    scope: dict[str, Any] = {"_MISSING": dataclasses.MISSING}
-    for field in dataclasses.fields(cls):
-        if not field.init:
-            continue  # __post_init__ sets it
-        name, value = field.name, field.name
+    scope: dict[str, Any] = {"_NO_DEFAULT": _NO_DEFAULT}
+    for name in cls.__match_args__:
+        value, default, make_default = name, cls.__defaults__[name], _NO_DEFAULT
+        if isinstance(default, dataclasses.Field):
+            default, make_default = default.default, default.default_factory
         scope[f"_set_{name}"] = getattr(cls, name).__set__
-        if field.default is not dataclasses.MISSING:
-            scope[f"_default_{name}"] = field.default
+        if default is not _NO_DEFAULT:
+            scope[f"_default_{name}"] = default
             parameters.append(f"{name}=_default_{name}")
-        elif field.default_factory is not dataclasses.MISSING:
-            scope[f"_make_{name}"] = field.default_factory
-            parameters.append(f"{name}=_MISSING")
-            value = f"_make_{name}() if {name} is _MISSING else {name}"
+        elif make_default is not _NO_DEFAULT:
+            scope[f"_make_{name}"] = make_default
+            parameters.append(f"{name}=_NO_DEFAULT")
+            value = f"_make_{name}() if {name} is _NO_DEFAULT else {name}"
         else:
             parameters.append(name)
         lines.append(f" _set_{name}(self, {value})")
@@ -99,12 +153,17 @@ def _make_init(cls: type) -> Callable[..., None]:
     source = f"def __init__(self, {', '.join(parameters)}):\n" + "\n".join(lines or [" pass"])
     exec(source, scope)
     init: Callable[..., None] = scope["__init__"]
-    init.__annotations__ = {f.name: f.type for f in dataclasses.fields(cls) if f.init}
+    types = {k: v for base in reversed(cls.__mro__) for k, v in _annotations(base).items()}
+    init.__annotations__ = {name: types[name] for name in cls.__match_args__}
     return init
 
 
-def _make_repr(cls: type) -> Callable[[Any], str]:
-    names = [field.name for field in dataclasses.fields(cls) if field.repr]
+def _annotations(cls: type) -> Mapping[str, object]:
+    return getattr(cls, "__annotations__", {})
+
+
+def _make_repr(cls: Any) -> Callable[[Any], str]:
+    names = _select(cls.__defaults__, "repr")
 
     def represent(self: Any) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
@@ -129,9 +188,9 @@ def _make_hash(cls: type) -> Callable[[Any], int]:
     return lambda self: hash(values_of(self))
 
 
-def _compared_values(cls: type) -> Callable[[Any], Any]:
+def _compared_values(cls: Any) -> Callable[[Any], Any]:
     """Return the function that returns the values of the fields that are compared."""
-    names = [field.name for field in dataclasses.fields(cls) if field.compare]
+    names = _select(cls.__defaults__, "compare")
     return attrgetter(*names) if names else lambda instance: ()
 
 

@@ -72,6 +72,7 @@ def test_the_signature_is_known_before_the_first_instance() -> None:
 
     assert list(inspect.signature(Fresh).parameters) == ["size", "unit"]
     assert Fresh.__match_args__ == ("size", "unit")
+    assert inspect.signature(Line).parameters["end"].annotation == "int"
 
 
 def test_equality_hash_and_text() -> None:
@@ -106,6 +107,10 @@ def test_the_functions_of_dataclasses_take_them() -> None:
     assert dataclasses.replace(line, x=4).length == 5
     assert dataclasses.asdict(Point(1)) == {"x": 1, "y": 0, "labels": [], "note": ""}
     assert [f.name for f in dataclasses.fields(Point)] == ["x", "y", "labels", "note"]
+    assert [(f.name, f.type) for f in dataclasses.fields(Line)][-2:] == [
+        ("end", "int"),
+        ("length", "int"),
+    ]
 
 
 @pytest.mark.parametrize("value", [Point(1, 2, ["a"]), Line(1), Counter(3)])
@@ -120,3 +125,5 @@ def test_what_is_not_supported_is_refused() -> None:
             dataclass(slots=True)(
                 type("Odd", (), {"__annotations__": {"value": int}, "value": unsupported})
             )
+    with pytest.raises(ValueError, match=r"Odd\.values: use field\(default_factory=\.\.\.\)"):
+        dataclass(slots=True)(type("Odd", (), {"__annotations__": {"values": list}, "values": []}))
