@@ -1,4 +1,4 @@
-"""``dataclass`` of the standard library, whose methods are compiled when they are first used.
+"""``dataclass`` and ``NamedTuple`` of the standard library, which compile nothing at once.
 
 The standard library compiles up to six methods of a class when the class is defined. A command that
 needs fifty classes spent a third of its start-up with that, for methods that it hardly ever called.
@@ -8,6 +8,7 @@ The modules that `run` and `status` import use this one; everything of ``datacla
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+    from typing import NamedTuple as NamedTuple
 else:
 
     def dataclass(*, frozen=False, slots=True, eq=True):
@@ -25,6 +27,20 @@ else:
         """
         assert slots
         return lambda cls: _decorate(cls, frozen, eq)
+
+    class _NamedTupleType(type):
+        def __new__(cls, name, bases, namespace):
+            """Return a subclass of tuple with the annotated names as its fields."""
+            names = list(namespace.get("__annotations__", ()))
+            defaults = [namespace.pop(field) for field in names if field in namespace]
+            module = namespace.pop("__module__")
+            made = collections.namedtuple(name, names, defaults=defaults, module=module)
+            for attribute, value in namespace.items():
+                setattr(made, attribute, value)
+            return made
+
+    #: ``typing.NamedTuple`` without its check of the types, which compiles each of them.
+    NamedTuple = type.__new__(_NamedTupleType, "NamedTuple", (), {})
 
 
 #: what a field without a default has in its place
@@ -134,7 +150,9 @@ def _make_init(cls: Any) -> Callable[..., None]:
     parameters, lines = [], []
     scope: dict[str, Any] = {"_NO_DEFAULT": _NO_DEFAULT}
     for name in cls.__match_args__:
-        value, default, make_default = name, cls.__defaults__[name], _NO_DEFAULT
+        value = name
+        default: Any = cls.__defaults__[name]
+        make_default: Any = _NO_DEFAULT
         if isinstance(default, dataclasses.Field):
             default, make_default = default.default, default.default_factory
         scope[f"_set_{name}"] = getattr(cls, name).__set__

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from batchyard.quick_dataclasses import dataclass
+from batchyard.quick_dataclasses import NamedTuple, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,20 @@ class Counter:
 @dataclass(slots=True, eq=False)
 class Token:
     name: str
+
+
+class Span(NamedTuple):
+    """A tuple with a default, a method and a property."""
+
+    start: int
+    end: int = 9
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+    def moved(self, by: int) -> Span:
+        return self._replace(start=self.start + by, end=self.end + by)
 
 
 def test_arguments_and_defaults() -> None:
@@ -127,3 +141,18 @@ def test_what_is_not_supported_is_refused() -> None:
             )
     with pytest.raises(ValueError, match=r"Odd\.values: use field\(default_factory=\.\.\.\)"):
         dataclass(slots=True)(type("Odd", (), {"__annotations__": {"values": list}, "values": []}))
+
+
+def test_a_named_tuple_is_that_of_the_standard_library() -> None:
+    span = Span(2)
+    assert (span, span.length, span.moved(1)) == ((2, 9), 7, Span(start=3, end=10))
+    assert repr(span) == "Span(start=2, end=9)"
+    assert (Span._fields, Span._field_defaults) == (("start", "end"), {"end": 9})
+    assert Span.__annotations__ == {"start": "int", "end": "int"}
+    assert (Span.__doc__, Span.__module__) == (
+        "A tuple with a default, a method and a property.",
+        __name__,
+    )
+    assert pickle.loads(pickle.dumps(span)) == copy.copy(span) == span
+    with pytest.raises(TypeError, match="start"):
+        Span()  # type: ignore[call-arg]

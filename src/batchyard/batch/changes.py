@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from batchyard.batch.jobs import JobState
+from batchyard.quick_dataclasses import NamedTuple
 
 
 class Start(NamedTuple):

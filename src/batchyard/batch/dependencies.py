@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from batchyard.batch.jobs import Dependency, DependencyType, Job
 from batchyard.batch.tracked_job import TrackedJob
+from batchyard.quick_dataclasses import NamedTuple
 
 #: digits in the largest index of a child that is looked at
 _MAX_INDEX_DIGITS = 9

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from batchyard.batch.blocked import blocked_reason, reason_code
 from batchyard.batch.capacity import Consumables, FreeCapacity
@@ -15,6 +14,7 @@ from batchyard.batch.jobs import Job, Resources
 from batchyard.batch.queues import FairShare, Queue
 from batchyard.batch.share_usage import ShareUsage
 from batchyard.batch.tracked_job import RUNNABLE, STARTING, Placement, TrackedJob
+from batchyard.quick_dataclasses import NamedTuple
 
 _UNLIMITED = 2**40
 #: A series takes at most this part of the children that wait, so that all rooms end together.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 from batchyard.batch.jobs import Resources
-from batchyard.quick_dataclasses import dataclass
+from batchyard.quick_dataclasses import NamedTuple, dataclass
 
 #: statusReason of the jobs in a queue that was deleted (facts, 1.8)
 QUEUE_DELETED = "JobQueue deleted"

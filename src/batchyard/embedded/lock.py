@@ -8,9 +8,9 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from batchyard.errors import RunLockedError, from_os_error
+from batchyard.quick_dataclasses import NamedTuple
 
 #: How long to wait for a lock that another process seems to hold for executing.
 _HELD_TIMEOUT_S = 0.2

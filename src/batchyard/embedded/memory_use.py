@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import NamedTuple
 
 from batchyard.embedded import proc
 from batchyard.embedded.runner import Task
+from batchyard.quick_dataclasses import NamedTuple
 
 #: The counters of memory are inexact by some pages for each processor.
 _TRUSTED_ABOVE_OWN_PEAK = 2

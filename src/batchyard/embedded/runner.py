@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import field
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from batchyard.batch.jobs import Outcome, Resources
 from batchyard.pipeline import Mount
-from batchyard.quick_dataclasses import dataclass
+from batchyard.quick_dataclasses import NamedTuple, dataclass
 from batchyard.shard import Turn
 
 if TYPE_CHECKING:

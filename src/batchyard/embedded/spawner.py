@@ -16,12 +16,12 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from batchyard.embedded import posix_spawn, proc
 from batchyard.embedded.logbook import LogBook
 from batchyard.embedded.posix_spawn import NO_FILE
 from batchyard.errors import from_os_error
+from batchyard.quick_dataclasses import NamedTuple
 
 _READ_SIZE = 1 << 20
 #: After so long without an event, pipes are watched.

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from batchyard.batch.jobs import JobState
 from batchyard.embedded import use_table
 from batchyard.embedded.use_table import UseRow
 from batchyard.errors import BrokenStoreError, NewerStoreError, OperationalError
 from batchyard.folder import sync_file
+from batchyard.quick_dataclasses import NamedTuple
 from batchyard.sampling.samples import SampledUse
 
 SCHEMA_VERSION = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
+from batchyard.quick_dataclasses import NamedTuple
 from batchyard.sampling.samples import SampledUse, series_from_json, series_to_json
 
 #: Stands for a command's number where the use of the whole attempt is meant.

@@ -6,9 +6,10 @@ package names an engine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from batchyard.errors import InputError
+from batchyard.quick_dataclasses import NamedTuple
 
 if TYPE_CHECKING:
     from batchyard.engines.base import Engine

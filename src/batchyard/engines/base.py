@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from batchyard import units
 from batchyard.batch.jobs import JobState, Resources, StatusReason
@@ -24,7 +24,7 @@ from batchyard.errors import InputError
 from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
 from batchyard.plan import Plan, RunPart
-from batchyard.quick_dataclasses import dataclass
+from batchyard.quick_dataclasses import NamedTuple, dataclass
 from batchyard.sampling.samples import AttemptUse, SampledStep, SampledUse
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from batchyard.batch.changes import Change, Start
 from batchyard.batch.jobs import Job, JobState, Resources, RetryStrategy
@@ -22,6 +22,7 @@ from batchyard.embedded.store import AttemptRow, JobRow, Store
 from batchyard.engines.base import RunRecord, RunState, Watcher
 from batchyard.engines.scheduled import reading
 from batchyard.plan import Plan, PlannedJob
+from batchyard.quick_dataclasses import NamedTuple
 
 
 class JobShape(NamedTuple):
