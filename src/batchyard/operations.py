@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from batchyard import earlier_runs, engines, planned_commands, runs
+from batchyard import engines, runs
 from batchyard import plan as planning
-from batchyard.command_lengths import Expectation
 from batchyard.cost_cap import Cap
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
@@ -41,10 +40,12 @@ from batchyard.errors import (
 from batchyard.folder import RunFolder, runs_in
 from batchyard.pipeline import MAX_ARRAY_SIZE, MAX_COST_USD
 from batchyard.plan import Plan
-from batchyard.planned_commands import PlannedCommand
 from batchyard.quick_dataclasses import dataclass
-from batchyard.supervision import Supervisor
 from batchyard.units import pluralize
+
+if TYPE_CHECKING:
+    from batchyard.command_lengths import Expectation
+    from batchyard.planned_commands import PlannedCommand
 
 _STOP_REASON = "stopped by the user"
 _STOP_POLL_S = 0.1
@@ -152,6 +153,8 @@ def begin(
     """
     prepared = prepared or prepare(engine, request)
     if engine.is_recorded:
+        from batchyard import earlier_runs
+
         plan = earlier_runs.with_lengths(prepared.plan, request.home, engine.name)
         prepared = replace(prepared, plan=plan)
     usd = find_max_cost(request)
@@ -234,6 +237,8 @@ class Preview:
             self.plan, engine, requests, self.expectations, self.command_counts
         )
         if with_commands:
+            from batchyard import planned_commands
+
             document["commands"] = [planned_commands.to_json(entry) for entry in self.commands]
         return document
 
@@ -244,6 +249,8 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
     A plan that this machine refuses is returned with a note, since another machine may run it.
     Raises InputError for a plan that another engine refuses.
     """
+    from batchyard import earlier_runs, planned_commands
+
     request = _fit_to_flags(request)
     try:
         prepared = engine.prepare(request)
@@ -271,6 +278,8 @@ def preview(engine: Engine, request: RunRequest) -> Preview:
 
 def preview_retry(old: RunRecord, request: RetryRequest | None = None) -> Preview:
     """Return what a retry would do. Nothing is recorded or sent. Raises as ``begin_retry``."""
+    from batchyard import planned_commands
+
     request = request or RetryRequest()
     notes: list[str] = []
     prepared = old.engine.prepare_retry(old, request, notes.append)
@@ -292,6 +301,8 @@ def preview_retry(old: RunRecord, request: RetryRequest | None = None) -> Previe
 
 def preview_resume(record: RunRecord) -> Preview:
     """Return what a resume would do: all that is not done. Raises as ``prepare_resume``."""
+    from batchyard import planned_commands
+
     prepare_resume(record)
     commands = list(planned_commands.of_resume(record))
     counts = dict.fromkeys((job.step for job in record.plan.jobs), 0)
@@ -323,6 +334,8 @@ def begin_retry(
 
     With ``request.part``: of this part, also if it succeeded.
     """
+    from batchyard import earlier_runs
+
     prepared = old.engine.prepare_retry(old, request or RetryRequest(), say)
     prepared = replace(prepared, plan=earlier_runs.with_lengths_of(old, prepared.plan))
     file = Path(old.file) if old.file else None
@@ -418,6 +431,8 @@ def execute(
 
     ``carry_out_old_stops``, and KeyboardInterrupt: see ``RunEngine.execute``.
     """
+    from batchyard.supervision import Supervisor
+
     run.execute(
         watcher,
         carry_out_old_stops=carry_out_old_stops,

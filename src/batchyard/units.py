@@ -23,9 +23,7 @@ _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 MEMORY_PATTERN = r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KkMmGgTt])([Ii][Bb]|[Ii]|[Bb])?"
 #: days, hours, minutes, seconds; it also matches the empty text
 DURATION_PATTERN = r"(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m)?(?:([0-9]{1,12})s)?"
-_MEMORY = re.compile(MEMORY_PATTERN)
-_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
-_DURATION = re.compile(DURATION_PATTERN)
+_NUMBER_PATTERN = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 _UNITS_OF_TIME = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -46,9 +44,9 @@ def parse_memory(text: str) -> int:
     AmountError.
     """
     text = text.strip()
-    match = _MEMORY.fullmatch(text)
+    match = re.fullmatch(MEMORY_PATTERN, text)
     if not match:
-        if _NUMBER.fullmatch(text):
+        if re.fullmatch(_NUMBER_PATTERN, text):
             suggestion = f"write {text}MiB or {text}GiB, whichever is meant"
             raise AmountError(f"{quote(text)} has no unit", suggestion)
         suggestion = "write a number with a unit, like 2GiB or 512MiB"
@@ -76,7 +74,9 @@ def parse_duration(text: str) -> int:
     Raises AmountError.
     """
     text = text.strip()
-    match = _DURATION.fullmatch(text + "s" if text.isascii() and text.isdigit() else text)
+    match = re.fullmatch(
+        DURATION_PATTERN, text + "s" if text.isascii() and text.isdigit() else text
+    )
     if not match or not text:
         suggestion = "write a number with a unit, like 90s, 30m, 1h30m or 2d"
         raise AmountError(f"{quote(text)} is not a length of time", suggestion)

@@ -133,7 +133,7 @@ def _show_results(record: RunRecord, status: RunStatus, out: Path, prices: Seque
     """Fetch, compare and print the results. Returns the run's exit code, or 1 if one is missing."""
     from batchyard import benchmark_runs
     from batchyard.cli import render
-    from batchyard.cli.run import EXIT_CODES
+    from batchyard.cli.run_results import EXIT_CODES
 
     code = 3 if status.is_interrupted else EXIT_CODES[status.state]
     if code:

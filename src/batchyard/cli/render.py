@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from batchyard.batch.jobs import JobState, StatusReason
 from batchyard.cli import render_use
 from batchyard.cli.tables import table
-from batchyard.command_lengths import Expectation
 from batchyard.engines.base import AttemptDetail, RunState, ServiceRequest
 from batchyard.plan import Plan, PlannedJob, count_commands
-from batchyard.planned_commands import PlannedCommand
 from batchyard.status import (
     MAX_FAILURES,
     Failure,
@@ -23,6 +22,10 @@ from batchyard.status import (
     explain_moves,
 )
 from batchyard.units import format_duration, format_memory, pluralize, show_controls
+
+if TYPE_CHECKING:
+    from batchyard.command_lengths import Expectation
+    from batchyard.planned_commands import PlannedCommand
 
 _COLOURS = {
     "SUCCEEDED": "green",

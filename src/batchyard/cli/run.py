@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,17 +20,12 @@ from batchyard.cli.options import (
     print_json,
     sampling_option,
 )
+from batchyard.cli.run_results import EXIT_CODES, exit_code, find_recorded_bill
 from batchyard.engines.base import PreparedRun, RunRecord, RunRequest, RunState
 from batchyard.engines.busy_service import PatientCaller
 from batchyard.errors import BatchyardError, InputError
 from batchyard.folder import home_beside, home_flag
-from batchyard.status import RunStatus
 
-if TYPE_CHECKING:
-    from batchyard.cost.run_bill import RunBill
-
-EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.STOPPED: 130}
-_INTERRUPTED = 3
 #: Key of the words behind `--`, in the context of click.
 _WORDS = "batchyard.words"
 
@@ -214,29 +209,6 @@ def _execute(record: RunRecord, as_json: bool) -> int:
     return exit_code(final)
 
 
-def find_recorded_bill(record: RunRecord, *, asks_prices: bool) -> RunBill | None:
-    """Return the bill of what this machine has recorded; None for a run that costs nothing.
-
-    ``asks_prices``: AWS is asked for prices that are not recorded.
-    """
-    engine = record.open()
-    try:
-        if engine.usage(asks=False) is None:
-            return None
-        from batchyard.cost.run_bill import bill_so_far
-
-        return bill_so_far(record, engine, asks=False, asks_prices=asks_prices)
-    except BatchyardError:
-        return None  # the status of a run matters more than its cost
-    finally:
-        engine.close()
-
-
 def _say(text: str) -> None:
     with suppress(OSError):
         click.echo(text, err=True)
-
-
-def exit_code(final: RunStatus) -> int:
-    """Return the exit code of a run that is over or interrupted."""
-    return _INTERRUPTED if final.is_interrupted else EXIT_CODES[final.state]

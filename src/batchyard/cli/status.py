@@ -9,7 +9,6 @@ import click
 
 from batchyard import operations, status
 from batchyard.cli import render, render_bill
-from batchyard.cli.following import follow
 from batchyard.cli.options import (
     example,
     find_run,
@@ -19,7 +18,7 @@ from batchyard.cli.options import (
     run_argument,
     run_env_option,
 )
-from batchyard.cli.run import carry_out, exit_code, find_recorded_bill
+from batchyard.cli.run_results import exit_code, find_recorded_bill
 from batchyard.folder import home_flag
 
 
@@ -43,9 +42,13 @@ def command(run: str, watch: bool, env: str | None, home: str | None, as_json: b
     """
     record = find_run(home, run, env)
     if watch:
+        from batchyard.cli.following import follow
+
         current = follow(record, quiet=as_json)
         moved = operations.begin_fallback(record, _say)
         if moved is not None:
+            from batchyard.cli.run import carry_out
+
             return carry_out(moved, detach=False, as_json=as_json)
     else:
         current = status.of_run(record)

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from batchyard.embedded import proc
-from batchyard.embedded.runner import Task
 from batchyard.quick_dataclasses import NamedTuple
+
+if TYPE_CHECKING:
+    from batchyard.embedded.runner import Task
 
 #: The counters of memory are inexact by some pages for each processor.
 _TRUSTED_ABOVE_OWN_PEAK = 2

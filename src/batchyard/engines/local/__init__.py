@@ -17,9 +17,8 @@ from batchyard.engines.base import (
     ServiceRequest,
     new_run_id,
 )
-from batchyard.engines.local import preparing, settings
+from batchyard.engines.local import settings
 from batchyard.engines.local.run import LocalRun
-from batchyard.engines.repetition import nothing_to_retry, select_jobs
 from batchyard.errors import InputError
 
 
@@ -30,12 +29,17 @@ class LocalEngine:
     cap_keeper = ""
 
     def prepare(self, request: RunRequest) -> PreparedRun:
+        from batchyard.engines.local import preparing
+
         return preparing.prepare(request)
 
     def list_requests(self, prepared: PreparedRun) -> Sequence[ServiceRequest]:
         return ()
 
     def prepare_retry(self, old: RunRecord, request: RetryRequest, say: Say) -> PreparedRun:
+        from batchyard.engines.local import preparing
+        from batchyard.engines.repetition import nothing_to_retry, select_jobs
+
         if request.on_demand:
             raise InputError(
                 "on-demand instances are for runs on AWS",
@@ -63,6 +67,8 @@ class LocalEngine:
     def prepare_resume(
         self, record: RunRecord, request: RetryRequest, *, detached: bool
     ) -> RunRecord:
+        from batchyard.engines.local import preparing
+
         run = self.open(record)
         try:
             run.require_resumable()

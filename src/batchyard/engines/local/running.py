@@ -10,12 +10,12 @@ import re
 from batchyard.embedded import proc
 
 #: `<token>.<job>.<child>.<attempt>.`, as embedded/children.py writes it.
-_MARK = re.compile(rb"(?:^|\0)BATCHYARD_TOKEN=[^\0]*?\.(\d+)\.(\d+)\.\d+\.(?:\0|$)")
+_MARK = rb"(?:^|\0)BATCHYARD_TOKEN=[^\0]*?\.(\d+)\.(\d+)\.\d+\.(?:\0|$)"
 
 
 def find_children(executing_pid: int | None) -> list[tuple[int, int]]:
     """Return (number of the job, number of the child in it) of the children of a process."""
     if executing_pid is None:
         return []
-    marks = (_MARK.search(proc.environ_of(pid)) for pid in proc.children_of(executing_pid))
+    marks = (re.search(_MARK, proc.environ_of(pid)) for pid in proc.children_of(executing_pid))
     return sorted({(int(mark[1]), int(mark[2])) for mark in marks if mark})

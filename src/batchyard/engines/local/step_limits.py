@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from batchyard import plan as planning
 from batchyard.batch.jobs import Resources
-from batchyard.batch.queues import ComputeEnvironment
 from batchyard.embedded import machine
 from batchyard.embedded.store import Store
 from batchyard.plan import Plan
@@ -48,6 +47,8 @@ class StepLimits:
         requested = self._store.scales()
         if requested == self._requested:
             return
+        from batchyard.batch.queues import ComputeEnvironment
+
         self._requested, old = requested, dict(self.by_step)
         self._change(requested)
         for step in requested:
