@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from batchyard import engines, runs
 from batchyard import plan as planning
-from batchyard.cost_cap import Cap
 from batchyard.engines.base import (
     DEFAULT_GRACE_S,
     Engine,
@@ -45,6 +44,7 @@ from batchyard.units import pluralize
 
 if TYPE_CHECKING:
     from batchyard.command_lengths import Expectation
+    from batchyard.cost_cap import Cap
     from batchyard.planned_commands import PlannedCommand
 
 _STOP_REASON = "stopped by the user"

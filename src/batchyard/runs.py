@@ -11,13 +11,13 @@ import json
 import os
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchyard import engines
 from batchyard import plan as planning
-from batchyard.cost_cap import Cap
 from batchyard.engines.base import Engine, PreparedRun, RunRecord
 from batchyard.errors import (
     BrokenStoreError,
@@ -35,6 +35,9 @@ from batchyard.folder import (
     write_lines_synced,
     write_synced,
 )
+
+if TYPE_CHECKING:
+    from batchyard.cost_cap import Cap
 
 RECORD_FORMAT = 1
 #: Age after which a half-written or half-deleted run is deleted.
@@ -122,7 +125,7 @@ def read(folder: RunFolder) -> RunRecord:
             file=document["file"],
             retry_of=document["retry_of"],
             workspace=document.get("workspace", ""),
-            cap=Cap(**document["cap"]) if document.get("cap") else None,
+            cap=_read_cap(document),
         )
     except (ValueError, KeyError, TypeError) as exc:
         raise BrokenStoreError(
@@ -130,6 +133,14 @@ def read(folder: RunFolder) -> RunRecord:
         ) from exc
     except OSError as exc:
         raise from_os_error(exc, "read", folder.record) from exc
+
+
+def _read_cap(document: Mapping[str, Any]) -> Cap | None:
+    if not document.get("cap"):
+        return None
+    from batchyard.cost_cap import Cap
+
+    return Cap(**document["cap"])
 
 
 def is_id(name: str) -> bool:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from batchyard import units
 from batchyard.batch.jobs import JobState, Resources, StatusReason
-from batchyard.cost_cap import Cap
 from batchyard.errors import InputError
 from batchyard.folder import RunFolder
 from batchyard.pipeline import Pipeline
@@ -28,6 +27,8 @@ from batchyard.quick_dataclasses import NamedTuple, dataclass
 from batchyard.sampling.samples import AttemptUse, SampledStep, SampledUse
 
 if TYPE_CHECKING:
+    from batchyard.cost_cap import Cap
+
     # Runs on this machine load nothing about AWS.
     from batchyard.engines.usage import Usage
     from batchyard.environments import Environment
