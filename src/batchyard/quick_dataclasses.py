@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,9 @@ else:
 
 #: what a field without a default has in its place
 _NO_DEFAULT = dataclasses.MISSING
+#: To compile ``__init__`` takes as long as to make some 20 instances without it. Most classes of a
+#: short command have one or two.
+_INSTANCES_BEFORE_COMPILING = 8
 
 
 def _decorate(cls: type, is_frozen: bool, has_equality: bool) -> type:
@@ -69,7 +73,7 @@ def _decorate(cls: type, is_frozen: bool, has_equality: bool) -> type:
     namespace["__defaults__"] = defaults
     namespace["__dataclass_fields__"] = _Description(own_defaults)
     namespace["__dataclass_params__"] = _Description(own_defaults)
-    namespace["__init__"] = _Method(_make_init)
+    namespace["__init__"] = _Init(_make_init)
     namespace.setdefault("__repr__", _Method(_make_repr))
     if has_equality:
         namespace.setdefault("__hash__", _Method(_make_hash) if is_frozen else None)
@@ -145,16 +149,66 @@ class _Method:
         return method.__get__(instance, owner)  # type: ignore[attr-defined]
 
 
+class _Init(_Method):
+    """``__init__``, which is compiled when a class turns out to have more than a few instances."""
+
+    __slots__ = ("_instances",)
+
+    def __init__(self, make: Callable[[type], Callable[..., Any]]) -> None:
+        super().__init__(make)
+        self._instances = 0
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        self._instances += 1
+        # inspect.signature passes the class as the instance.
+        is_inspected = not isinstance(instance, self._cls)
+        if is_inspected or self._instances > _INSTANCES_BEFORE_COMPILING:
+            return super().__get__(instance, owner)
+        return partial(self._initialise, instance)
+
+    def _initialise(self, instance: Any, /, *values: object, **named_values: object) -> None:
+        arguments = _complete(self._cls, values, named_values)
+        if arguments is None:
+            super().__get__(instance)(*values, **named_values)  # raises the usual TypeError
+            return
+        for name, value in arguments.items():
+            object.__setattr__(instance, name, value)
+        if hasattr(instance, "__post_init__"):
+            instance.__post_init__()
+
+
+def _complete(
+    cls: Any, values: Sequence[object], named_values: Mapping[str, object]
+) -> dict[str, object] | None:
+    """Return the values of all arguments of ``__init__``; None if some are wrong or missing."""
+    names: Sequence[str] = cls.__match_args__
+    arguments = {**dict(zip(names, values, strict=False)), **named_values}
+    missing = [name for name in names if name not in arguments]
+    has_repeated = len(arguments) != len(values) + len(named_values)
+    if has_repeated or len(arguments) + len(missing) != len(names):
+        return None
+    for name in missing:
+        default, make_default = _split_default(cls.__defaults__[name])
+        if default is make_default is _NO_DEFAULT:
+            return None
+        arguments[name] = make_default() if default is _NO_DEFAULT else default
+    return arguments
+
+
+def _split_default(default: Any) -> tuple[Any, Any]:
+    """Return the default of a field and the function that makes it; one at most exists."""
+    if isinstance(default, dataclasses.Field):
+        return default.default, default.default_factory
+    return default, _NO_DEFAULT
+
+
 def _make_init(cls: Any) -> Callable[..., None]:
     """Return ``__init__``. It sets slots directly, since a frozen class refuses assignments."""
     parameters, lines = [], []
     scope: dict[str, Any] = {"_NO_DEFAULT": _NO_DEFAULT}
     for name in cls.__match_args__:
         value = name
-        default: Any = cls.__defaults__[name]
-        make_default: Any = _NO_DEFAULT
-        if isinstance(default, dataclasses.Field):
-            default, make_default = default.default, default.default_factory
+        default, make_default = _split_default(cls.__defaults__[name])
         scope[f"_set_{name}"] = getattr(cls, name).__set__
         if default is not _NO_DEFAULT:
             scope[f"_default_{name}"] = default

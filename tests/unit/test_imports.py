@@ -310,7 +310,8 @@ def test_a_short_run_and_its_status_load_nothing_that_is_slow(tmp_path: Path) ->
     assert (status & SLOW, slow_dataclasses(status)) == (set(), [])
     assert [name for name in status if is_in(name, "engines.aws") or is_in(name, "aws")] == []
     assert status.isdisjoint({"batchyard.embedded.loop", "batchyard.batch.scheduler", "ctypes"})
-    assert len(status) < 195
+    assert status.isdisjoint({"batchyard.cli.run", "batchyard.engines.local.preparing"})
+    assert len(status) < 175
 
 
 def test_the_version_loads_the_command_line_alone(tmp_path: Path) -> None:

@@ -89,6 +89,47 @@ def test_the_signature_is_known_before_the_first_instance() -> None:
     assert inspect.signature(Line).parameters["end"].annotation == "int"
 
 
+def test_the_first_instances_are_as_all_others() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Fresh(Point):
+        end: int = 9
+        length: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "length", self.end - self.x)
+
+    for x in range(20):
+        fresh = Fresh(x, labels=["a"], end=30)
+        assert (fresh.x, fresh.y, fresh.labels, fresh.end, fresh.length) == (
+            x,
+            0,
+            ["a"],
+            30,
+            30 - x,
+        )
+        assert Fresh(x).labels is not Fresh(x).labels
+
+
+def test_wrong_arguments_of_the_first_instance_are_named_as_usual() -> None:
+    def make(*values: object, **named_values: object) -> object:
+        @dataclass(slots=True)
+        class Fresh:
+            size: int
+            unit: str = "MiB"
+            total: int = field(init=False)
+
+        return Fresh(*values, **named_values)  # type: ignore[arg-type]
+
+    for call, message in (
+        (lambda: make(), "missing 1 required positional argument: 'size'"),
+        (lambda: make(1, "GiB", 3), "takes from 2 to 3 positional arguments but 4 were given"),
+        (lambda: make(1, size=2), "got multiple values for argument 'size'"),
+        (lambda: make(1, total=2), "got an unexpected keyword argument 'total'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
 def test_equality_hash_and_text() -> None:
     assert Point(1, 2, note="a") == Point(1, 2, note="b") != Point(2, 2)
     assert Point(1) != Line(1) and Point(1) != (1, 0, [])
