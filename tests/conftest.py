@@ -76,6 +76,8 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.collect()
         gc.freeze()
+        # As `batchyard` itself: with 700, garbage is looked for in every larger document.
+        gc.set_threshold(10_000, 10, 10)
         gc.enable()
 
 

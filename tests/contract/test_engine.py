@@ -677,6 +677,7 @@ def test_a_run_without_a_failure_has_nothing_to_retry(lab: Lab) -> None:
         operations.begin_retry(lab.record)
 
 
+@with_slow_ecs
 def test_a_retry_repeats_one_command_also_if_it_succeeded(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", [says(f"line-{number}") for number in range(4)], array=2))
     until(lambda: engine.overview().state is RunState.SUCCEEDED)

@@ -30,6 +30,8 @@ OTHER_MEANINGS = {
 }
 #: how a message or an example chooses an engine
 CHOICE = re.compile(rf"""engine[ =]["']?({"|".join(engines.ENGINES)})\b""")
+#: what a module has that names, chooses or imports an engine: to parse all of them takes seconds
+MAY_MATTER = re.compile(rf"""["']({"|".join(sorted(NAMES))})["']|engine[ =]|batchyard[.]engines""")
 #: file -> why it may show users how to choose an engine
 CHOICES = {
     "api.py": "an example in the documentation of the module",
@@ -50,10 +52,16 @@ MODULES = {
 
 @cache
 def read_module(path: Path) -> tuple[set[str], set[str]]:
-    """Return the string literals of a module, and the full names that it imports."""
+    """Return the string literals of a module, and the full names that it imports.
+
+    Of a module that does not matter here, none.
+    """
     literals: set[str] = set()
     imported: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    if not MAY_MATTER.search(text):
+        return literals, imported
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             literals.add(node.value)
         elif isinstance(node, ast.Import):

@@ -143,7 +143,7 @@ MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
 @cache
 def imports(module: str) -> set[str]:
     """The full names of the modules that it imports, wherever the statement stands."""
-    return find_imports(module, ast.walk(tree_of(module)))
+    return find_imports(module, walk_statements(tree_of(module)))
 
 
 @cache
@@ -154,6 +154,14 @@ def imports_at_once(module: str) -> set[str]:
 
 def tree_of(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def walk_statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements of a module: expressions have no imports, and are most of its nodes."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for node in getattr(tree, name, ()) if not isinstance(tree, ast.expr) else ():
+            yield node
+            yield from walk_statements(node)
 
 
 def find_imports(module: str, nodes: Iterator[ast.AST]) -> set[str]:
