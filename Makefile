@@ -8,8 +8,8 @@ DEMO := .cache/demo
 DEMO_VENV := .cache/demo-venv
 COMPUTE := .cache/compute
 DOCS_VENV := .cache/docs-venv
-# Tests also wait, so two more than there are cores, but not more than eight.
-JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 7 ? cores + 2 : 8)))
+# Tests also wait, so three more than there are cores, but not more than eight.
+JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? cores + 3 : 8)))
 # In a folder that cannot be written to, pytest keeps no cache.
 PYTEST = $(BIN)/python -m pytest $(shell test -w . || echo -p no:cacheprovider)
 # Compiled modules are kept, and output is buffered, whatever the caller's Python is set to: without
@@ -25,7 +25,7 @@ demo: $(DEMO_VENV)/.installed  ## run the example to its picture
 	PATH="$(CURDIR)/$(DEMO_VENV)/bin:$$PATH" $(DEMO_VENV)/bin/batchyard run $(DEMO)/pipeline.yaml --no-gpu
 	@echo "the picture: $(DEMO)/work/figure/reconstruction.png"
 
-test: $(STAMP)  ## all tests that need nothing but this machine, in about 6 minutes on two cores
+test: $(STAMP)  ## all tests that need nothing but this machine, in about 5 minutes on two cores
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" --durations 10 --durations-min 5 $(PYTEST_ARGS)
 
 test-more: $(STAMP)  ## the tests that `make test` leaves out, and a random search of the properties

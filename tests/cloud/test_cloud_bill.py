@@ -191,6 +191,7 @@ def test_the_bill_is_right_to_the_cent_and_the_same_elsewhere_and_later(lab: Lab
     assert bill_of(lab, run, 0.0, "other") == bill
 
 
+@pytest.mark.slow
 def test_a_plain_status_makes_no_more_calls_and_shows_what_is_recorded(lab: Lab) -> None:
     lab.endpoint.queue("seen", lab.endpoint.environment("seen", 16, types=("m5.xlarge",)))
     lab.write(

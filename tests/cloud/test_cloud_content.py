@@ -224,6 +224,7 @@ def test_an_old_object_is_made_new_for_the_lifecycle(
     assert stored_content(endpoint, store) == {sha256: b"a"}
 
 
+@pytest.mark.slow
 def test_fetching_another_run_brings_its_files_back(store: ContentFiles, tmp_path: Path) -> None:
     """The files of two runs can have the same name and size."""
     job = PlannedJob("a", 1, False, Resources(1, 4), outputs=("x",))

@@ -44,6 +44,7 @@ def test_cut_answers_of_aws_batch_are_asked_for_again(tmp_path: Path, kind: Endp
     }
 
 
+@pytest.mark.slow
 def test_cut_answers_of_other_services_are_asked_for_again(tmp_path: Path, kind: Endpoint) -> None:
     """S3 and CloudFormation answer in XML, and CloudWatch Logs in JSON."""
     lab = Lab(tmp_path, kind)

@@ -278,6 +278,7 @@ def test_stop_of_one_step_fails_what_needs_it(lab: Lab) -> None:
     assert [step["state"] for step in lab.status(run)["steps"]] == ["FAILED", "FAILED", "SUCCEEDED"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_following_leaves_the_run_going(lab: Lab) -> None:
     waits = f"until [ -e '{lab.folder}/go' ]; do sleep 0.1; done; echo on"
     lab.write(

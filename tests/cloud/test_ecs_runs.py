@@ -137,6 +137,7 @@ def test_an_environment_without_a_cluster_is_refused(lab: Lab) -> None:
     assert "environment 'lab' has no ECS cluster" in done.stderr
 
 
+@pytest.mark.slow
 def test_tasks_on_fargate_have_interfaces_of_their_own(lab: Lab) -> None:
     ec2 = lab.patient("ec2")
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]

@@ -331,6 +331,7 @@ def test_submitting_again_adds_nothing(lab: Lab) -> None:
     wait(engine, ids)
 
 
+@with_slow_ecs
 def test_an_array_counts_its_children_and_is_pending_until_all_have_ended(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", WAITS, array=3))
     (job_id,) = engine.job_ids
@@ -531,6 +532,7 @@ def test_logs_can_be_read_while_it_runs(lab: Lab) -> None:
     assert reader.read_part("a", 0, 2, 0, 10) == b""
 
 
+@with_slow_ecs
 def test_a_last_line_without_an_end_is_kept(lab: Lab) -> None:
     act = Act("printf 'one\ntwo'", lambda call: Result(output=b"one\ntwo"))
     engine = lab.begin(lab.step("a", act))
@@ -580,6 +582,7 @@ def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Lab)
     ],
     indirect=True,
 )
+@with_slow_ecs
 def test_a_timeout_is_not_retried(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", FOREVER, timeout_s=lab.least_timeout_s, retries=3))
     wait(engine, engine.job_ids)
@@ -587,6 +590,7 @@ def test_a_timeout_is_not_retried(lab: Lab) -> None:
     assert attempt.status_reason == "Job attempt duration exceeded timeout"
 
 
+@with_slow_ecs
 def test_the_record_names_no_secret_of_the_environment(lab: Lab) -> None:
     os.environ["VERY_SECRET"] = "hunter2"
     try:

@@ -161,6 +161,7 @@ def test_a_pipeline_runs_on_the_queues_that_were_made(site: Site) -> None:
     assert all(one["Key"].startswith("runs/") for one in keys)
 
 
+@pytest.mark.slow
 def test_public_nodes_become_private_ones_and_public_again(site: Site) -> None:
     site.about("deploy", "network", "--yes")
     ec2, ids = site.endpoint.client("ec2"), site.outputs()["Subnets"].split(",")
@@ -218,6 +219,7 @@ def test_zones_are_added_while_stacks_use_the_subnets_and_none_is_taken_away(sit
     assert site.stacks()[f"{site.env}-network"] == "UPDATE_COMPLETE", "nothing was begun"
 
 
+@pytest.mark.slow
 def test_an_export_that_others_use_is_not_tried_to_be_changed(site: Site) -> None:
     site.about("deploy", "network", "--yes", "--set", "Zones=2")
     body = {

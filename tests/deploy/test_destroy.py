@@ -139,6 +139,7 @@ def test_every_version_in_a_bucket_goes(site: Site) -> None:
         s3.head_bucket(Bucket=bucket)
 
 
+@pytest.mark.slow
 def test_images_are_not_deleted_unless_that_is_said(site: Site) -> None:
     site.about("deploy", "registry", "--yes")
     ecr = site.endpoint.client("ecr")

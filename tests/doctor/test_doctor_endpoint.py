@@ -346,6 +346,7 @@ def test_a_job_too_big_for_every_type(yard: Yard) -> None:
     assert yard.find_ids("job", yard.submit_blocked(queue, asks={"gpus": 2})) == ["BY016"]
 
 
+@pytest.mark.slow
 def test_a_type_that_the_catalogue_does_not_know_is_asked_about(yard: Yard) -> None:
     queue = yard.queue(yard.environment(types=("t3.medium",)))
     report = yard.report("queue", queue, "--memory", "3GiB")
@@ -353,6 +354,7 @@ def test_a_type_that_the_catalogue_does_not_know_is_asked_about(yard: Yard) -> N
     assert yard.find_ids("queue", queue, "--memory", "4GiB") == ["BY015"]
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_another_is_not_stuck(yard: Yard) -> None:
     queue = yard.queue(yard.environment())
     first = yard.submit(queue, "sleep", "600")
@@ -373,6 +375,7 @@ def test_a_dead_dependency(yard: Yard) -> None:
     assert list(findings) == ["BY001"] and first in findings["BY001"]
 
 
+@pytest.mark.slow
 def test_another_job_blocks_the_queue(yard: Yard) -> None:
     queue = yard.queue(yard.environment(types=("m6i.large",)))
     head = yard.submit_blocked(queue, asks={"vcpus": 4})
@@ -385,6 +388,7 @@ def test_another_job_blocks_the_queue(yard: Yard) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_consumable_resource_is_exhausted(yard: Yard) -> None:
     queue = yard.queue(yard.environment())
     yard.endpoint.batch.create_consumable_resource(
@@ -406,6 +410,7 @@ def test_a_consumable_resource_is_exhausted(yard: Yard) -> None:
     yard.endpoint.batch.terminate_job(jobId=holder, reason="done")
 
 
+@pytest.mark.slow
 def test_a_fair_share_policy_keeps_room_for_others(yard: Yard) -> None:
     policy = yard.endpoint.batch.create_scheduling_policy(
         name="kept-back", fairsharePolicy={"computeReservation": 50}
@@ -640,6 +645,7 @@ def test_a_vpc_without_routes(yard: Yard) -> None:
     assert yard.find_ids("env", environment) == []
 
 
+@pytest.mark.slow
 def test_no_public_address_in_a_public_subnet(yard: Yard) -> None:
     subnet, group = yard.network("10.3.0.0/16", is_public=False)
     assert yard.find_ids("env", yard.environment(subnets=[subnet], securityGroupIds=[group])) == [
@@ -656,6 +662,7 @@ def test_a_security_group_that_lets_nothing_out(yard: Yard) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_network_acl_that_denies_https(yard: Yard) -> None:
     subnet, group = yard.network("10.5.0.0/16")
     acls = yard.ec2.describe_network_acls(
@@ -693,6 +700,7 @@ def test_user_data_that_deadlocks_in_a_launch_template(yard: Yard) -> None:
     assert yard.find_ids("env", yard.environment(launchTemplate=by_name)) == ["BY101"]
 
 
+@pytest.mark.slow
 def test_user_data_that_deadlocks_on_some_types_only(yard: Yard) -> None:
     sick = launch_template(yard, "sick-override", MIME.format(script="systemctl restart ecs"))
     right = launch_template(yard, "right-default", HEALTHY_USER_DATA)
@@ -712,6 +720,7 @@ def test_a_queue_that_can_never_launch_anything(yard: Yard) -> None:
     assert yard.find_ids("queue", yard.queue(yard.environment(vcpus=2))) == []
 
 
+@pytest.mark.slow
 def test_a_launch_template_that_keeps_containers_from_the_metadata_service(yard: Yard) -> None:
     options = {"MetadataOptions": {"HttpPutResponseHopLimit": 1}}
     template = launch_template(yard, "one-hop", HEALTHY_USER_DATA, **options)
@@ -720,6 +729,7 @@ def test_a_launch_template_that_keeps_containers_from_the_metadata_service(yard:
     ) == ["BY056"]
 
 
+@pytest.mark.slow
 def test_spot_without_its_role(yard: Yard) -> None:
     environment = yard.environment(type="SPOT", allocationStrategy="SPOT_PRICE_CAPACITY_OPTIMIZED")
     assert yard.find_ids("env", environment) == []  # AWS makes it at the first request
@@ -735,6 +745,7 @@ def test_spot_without_its_role(yard: Yard) -> None:
     assert yard.find_ids("job", job_id, "--dwell", "1s") == ["BY014"]
 
 
+@pytest.mark.slow
 def test_spot_by_best_fit_with_a_role_that_cannot_tag(yard: Yard) -> None:
     yard.iam.create_role(RoleName="fleet", AssumeRolePolicyDocument=ANYONE)
     environment = yard.environment(
@@ -764,6 +775,7 @@ def test_a_bid_is_compared_with_the_prices_of_now(yard: Yard) -> None:
     assert "BY028" in right
 
 
+@pytest.mark.slow
 def test_best_fit_and_a_type_that_is_not_offered_there(yard: Yard) -> None:
     subnet = yard.ec2.create_subnet(
         VpcId=yard.ec2.describe_subnets(SubnetIds=[yard.subnet])["Subnets"][0]["VpcId"],
@@ -846,6 +858,7 @@ def test_a_pipeline_before_it_is_submitted(yard: Yard, lab: Path) -> None:
     assert report["state"] == "healthy" and len(report["fits"]) == 2
 
 
+@pytest.mark.slow
 def test_a_list_of_commands_is_examined_as_run_would_submit_it(yard: Yard, lab: Path) -> None:
     (lab / "commands.txt").write_text("true\nfalse\n")
     file = str(lab / "commands.txt")

@@ -379,6 +379,7 @@ def run_all(recon: SimpleNamespace, work: Path, parts: int) -> None:
             step(name, "--part", f"{part}/{parts}")
 
 
+@pytest.mark.slow
 def test_same_bytes_however_the_work_is_cut_and_repeated(
     recon: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,14 +160,22 @@ def test_what_is_whole_is_used(device: str) -> None:
     assert use(json.dumps(WHOLE[device])) in (CPU, GPU)
 
 
+# Of lists the first: the others are checked alike.
+_FIRST_PLACES = [
+    place
+    for place in PLACES["cpu"]
+    if place and not any(isinstance(key, int) and key > 0 for key in place)
+]
+
+
 @pytest.mark.parametrize(
     "to", [*ODD, _GONE], ids=lambda to: "gone" if to is _GONE else repr(to)[:20]
 )
-def test_one_value_changed_anywhere(to: Any) -> None:
-    for place in PLACES["cpu"]:
-        # Of lists the first: the others are checked alike.
-        if place and not any(isinstance(key, int) and key > 0 for key in place):
-            use(json.dumps(changed(WHOLE["cpu"], place, to)))
+@pytest.mark.parametrize("first", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_one_value_changed_anywhere(to: Any, first: int) -> None:
+    """At every second place, from the first one on."""
+    for place in _FIRST_PLACES[first::2]:
+        use(json.dumps(changed(WHOLE["cpu"], place, to)))
 
 
 _JSON = st.recursive(
