@@ -32,7 +32,7 @@ def pipeline(lab: Lab, children: int) -> None:
     )
 
 
-@pytest.mark.parametrize("children", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("children", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_submitting_and_watching_cost_the_same_however_many_children(
     lab: Lab, children: int
 ) -> None:

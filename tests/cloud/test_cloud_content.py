@@ -49,6 +49,7 @@ def list_keys(endpoint: Endpoint, prefix: str) -> list[str]:
     return [entry["Key"] for entry in answer.get("Contents", ())]
 
 
+@pytest.mark.slow
 def test_an_unchanged_file_is_uploaded_once(lab: Lab, calm: None) -> None:
     prepare(lab, "once")
     content = "team/runs/.files/once/"

@@ -112,6 +112,7 @@ def an_old_run(lab: Lab) -> tuple[Notes, str]:
     return notes, run
 
 
+@pytest.mark.slow
 def test_retry_runs_nothing_that_has_a_success_record(lab: Lab) -> None:
     notes, run = an_old_run(lab)
     before = notes.counts

@@ -23,7 +23,7 @@ steps:
 JOB = """\
 cd "$(dirname "$0")"
 touch begun
-until test -e go; do sleep 0.05; done
+until test -e go; do sleep 0.1; done
 echo said
 echo x >> ran
 """

@@ -65,7 +65,7 @@ def exits(code: int) -> Act:
 
 NOTHING = Act("true", lambda call: Result())
 #: until ``Lab.go``
-WAITS = Act("until test -e go; do sleep 0.05; done", lambda call: HOLD)
+WAITS = Act("until test -e go; do sleep 0.1; done", lambda call: HOLD)
 FOREVER = Act("sleep 600", lambda call: HOLD)
 
 
@@ -582,7 +582,6 @@ def test_stop_ends_jobs_with_the_reason_and_stopping_twice_is_the_same(lab: Lab)
     ],
     indirect=True,
 )
-@with_slow_ecs
 def test_a_timeout_is_not_retried(lab: Lab) -> None:
     engine = lab.begin(lab.step("a", FOREVER, timeout_s=lab.least_timeout_s, retries=3))
     wait(engine, engine.job_ids)

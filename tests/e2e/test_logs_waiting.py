@@ -14,7 +14,7 @@ from command_yard import Yard
 PIPELINE = """\
 name: p
 steps:
-  - {name: first, array: 3, command: 'touch on; until [ -e end ]; do sleep 0.05; done'}
+  - {name: first, array: 3, command: 'touch on; until [ -e end ]; do sleep 0.1; done'}
   - {name: second, needs: [first], command: echo second}
 """
 

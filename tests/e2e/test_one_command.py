@@ -30,7 +30,7 @@ def test_flags_behind_the_dashes_belong_to_the_command(yard: Yard) -> None:
 
 def test_output_is_shown_while_the_command_runs(yard: Yard) -> None:
     process = subprocess.Popen(
-        yard.command("run", "--", "echo early; until test -e go; do sleep 0.05; done"),
+        yard.command("run", "--", "echo early; until test -e go; do sleep 0.1; done"),
         cwd=yard.folder,
         stdout=subprocess.PIPE,
     )

@@ -298,7 +298,7 @@ def test_logs_of_failed_children_only(yard: Yard) -> None:
 
 
 def test_a_running_list_gets_more_children(yard: Yard) -> None:
-    gate = "touch began-{}; while [ ! -e go ]; do sleep 0.05; done"
+    gate = "touch began-{}; while [ ! -e go ]; do sleep 0.1; done"
     yard.write("list.txt", "".join(f"{gate.format(number)}\n" for number in range(4)))
     run = yard("run", "list.txt", "-j", "1", "--detach").stdout.strip()
     yard.wait_for(lambda: list(yard.folder.glob("began-*")))
@@ -310,7 +310,7 @@ def test_a_running_list_gets_more_children(yard: Yard) -> None:
 
 
 def test_a_detached_run_goes_on_by_itself(yard: Yard) -> None:
-    yard.write("list.txt", "until test -e go; do sleep 0.05; done; touch done\n")
+    yard.write("list.txt", "until test -e go; do sleep 0.1; done; touch done\n")
     run = yard("run", "list.txt", "--detach").stdout.strip()
     assert yard.json("status", run)["state"] == "RUNNING"
     assert "executed by process" in yard("resume", run, code=3).stderr

@@ -43,7 +43,7 @@ def amounts(endpoint: Endpoint, name: str) -> tuple[int, int, int]:
 
 def held(endpoint: Endpoint, gate: Path, properties: dict[str, Any], **members: Any) -> str:
     definition = endpoint.definition(
-        "holds", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done"
+        "holds", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.1; done"
     )
     return endpoint.submit(definition, consumableResourcePropertiesOverride=properties, **members)
 

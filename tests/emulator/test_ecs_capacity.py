@@ -22,7 +22,7 @@ from ecs_tasks_of_tests import (
 )
 from emulator_endpoint import Endpoint, until
 
-FOREVER = shell("while :; do sleep 0.05; done")
+FOREVER = shell("while :; do sleep 1; done")
 IMAGE = "ami-0123456789abcdef0"
 ONE_GPU = {"resourceRequirements": [{"type": "GPU", "value": "1"}]}
 
@@ -380,7 +380,7 @@ def test_a_task_sees_the_notice_and_ends_with_its_instance(endpoint: Endpoint, e
         "here=$AWS_EC2_METADATA_SERVICE_ENDPOINT/latest; "
         "header='X-aws-ec2-metadata-token-ttl-seconds: 600'; "
         'header="X-aws-ec2-metadata-token: $(curl -s -X PUT -H "$header" $here/api/token)"; '
-        'until curl -sf -H "$header" $here/meta-data/spot/instance-action; do sleep 0.05; done; '
+        'until curl -sf -H "$header" $here/meta-data/spot/instance-action; do sleep 0.1; done; '
         'curl -s -H "$header" $here/meta-data/instance-type; echo; sleep 600'
     )
     group = "/ecs/reclaimed"

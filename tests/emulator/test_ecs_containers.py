@@ -58,7 +58,7 @@ def test_an_image_that_does_not_exist(ecs: Any) -> None:
 
 
 def test_a_container_is_stopped_with_sigterm(boxes: Endpoint, ecs: Any) -> None:
-    command = shell("trap 'echo term; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
+    command = shell("trap 'echo term; exit 3' TERM; echo ready; while :; do sleep 0.2; done")
     register(ecs, "polite", box(command=command))
     arn = run(ecs, "polite")
     until(lambda: log_lines(boxes, GROUP, arn), lambda lines: lines == ["ready"])

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from ecs_tasks_of_tests import describe, register, shell, wait_for
 from emulator_endpoint import Endpoint, until
 
-FOREVER = shell("while :; do sleep 0.05; done")
+FOREVER = shell("while :; do sleep 1; done")
 FAILS = shell("exit 1")
 
 
@@ -130,7 +130,7 @@ def test_a_healthy_task_sets_the_count_of_the_circuit_breaker_back(
 ) -> None:
     script = (
         f"n=0; until mkdir {tmp_path}/$n 2>/dev/null; do n=$((n+1)); done; "
-        "[ $n -lt 2 ] && exit 1; while :; do sleep 0.05; done"
+        "[ $n -lt 2 ] && exit 1; while :; do sleep 1; done"
     )
     gpu = {"resourceRequirements": [{"type": "GPU", "value": "1"}]}
     register(ecs, "shaky", {"command": shell(script), "stopTimeout": 0, **gpu})

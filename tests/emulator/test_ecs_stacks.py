@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from ecs_tasks_of_tests import shell
 from emulator_endpoint import Endpoint, until
 
-FOREVER = shell("while :; do sleep 0.05; done")
+FOREVER = shell("while :; do sleep 1; done")
 
 
 @pytest.fixture(scope="module")

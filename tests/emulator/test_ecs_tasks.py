@@ -80,7 +80,7 @@ def test_overrides_change_command_environment_and_gpus(ecs: Any, endpoint: Endpo
 
 
 def test_a_task_is_stopped_with_sigterm_and_a_reason(ecs: Any, endpoint: Endpoint) -> None:
-    command = "trap 'echo term; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+    command = "trap 'echo term; exit 3' TERM; echo ready; while :; do sleep 0.2; done"
     register(
         ecs, "polite", {"command": shell(command), "logConfiguration": logging_to("/ecs/polite")}
     )
@@ -97,7 +97,7 @@ def test_a_task_is_stopped_with_sigterm_and_a_reason(ecs: Any, endpoint: Endpoin
 def test_a_task_that_ignores_sigterm_is_killed_after_its_stop_timeout(
     ecs: Any, tmp_path: Path
 ) -> None:
-    command = shell(f"trap '' TERM; touch {tmp_path}/ready; while :; do sleep 0.05; done")
+    command = shell(f"trap '' TERM; touch {tmp_path}/ready; while :; do sleep 1; done")
     register(ecs, "rude", {"command": command, "stopTimeout": 0})
     arn = run(ecs, "rude")
     until((tmp_path / "ready").exists, bool)
@@ -144,7 +144,7 @@ def test_containers_wait_for_one_another_and_end_with_the_essential_one(
         | {"dependsOn": [{"containerName": "prepare", "condition": "SUCCESS"}]},
         {"name": "prepare", "command": shell("echo prepare"), "logConfiguration": logs}
         | {"essential": False},
-        {"name": "helper", "command": shell("while :; do sleep 0.05; done"), "essential": False},
+        {"name": "helper", "command": shell("while :; do sleep 1; done"), "essential": False},
     )
     arn = run(ecs, "three")
     task = wait_for(ecs, arn, "STOPPED")
@@ -222,7 +222,7 @@ def test_a_container_that_is_larger_than_its_task_is_refused(ecs: Any) -> None:
 
 def test_the_waiters_of_boto3(ecs: Any) -> None:
     often = {"Delay": 1, "MaxAttempts": 60}
-    register(ecs, "awaited", {"command": shell("while :; do sleep 0.05; done"), "stopTimeout": 0})
+    register(ecs, "awaited", {"command": shell("while :; do sleep 1; done"), "stopTimeout": 0})
     arns = [run(ecs, "awaited"), run(ecs, "awaited")]
     ecs.get_waiter("tasks_running").wait(tasks=arns, WaiterConfig=often)
     for arn in arns:
@@ -235,7 +235,7 @@ def test_the_waiters_of_boto3(ecs: Any) -> None:
 
 
 def test_commands_cannot_be_executed_in_a_task(ecs: Any) -> None:
-    register(ecs, "closed", {"command": shell("while :; do sleep 0.05; done"), "stopTimeout": 0})
+    register(ecs, "closed", {"command": shell("while :; do sleep 1; done"), "stopTimeout": 0})
     request = {"command": "sh", "interactive": True}
     closed = run(ecs, "closed")
     code, message = error_of(ecs.execute_command, task=closed, **request)
@@ -257,7 +257,7 @@ def test_the_aws_command_is_refused_a_session_by_name(
     plugin = tmp_path / "session-manager-plugin"
     plugin.write_text("#!/bin/sh\n")
     plugin.chmod(0o755)
-    register(ecs, "shelled", {"command": shell("while :; do sleep 0.05; done"), "stopTimeout": 0})
+    register(ecs, "shelled", {"command": shell("while :; do sleep 1; done"), "stopTimeout": 0})
     arn = run(ecs, "shelled", enableExecuteCommand=True)
     path = f"{tmp_path}{os.pathsep}{endpoint.environ['PATH']}"
     done = subprocess.run(
@@ -298,7 +298,7 @@ def test_failures_name_the_instance_and_what_it_lacks(ecs: Any) -> None:
 
 
 def test_gpus_are_taken_and_given_back(ecs: Any) -> None:
-    command = shell("while :; do sleep 0.05; done")
+    command = shell("while :; do sleep 1; done")
     gpu = {"resourceRequirements": [{"type": "GPU", "value": "1"}]}
     register(ecs, "gpu", {"command": command, "stopTimeout": 0, **gpu})
     answer = ecs.run_task(taskDefinition="gpu", count=3)
@@ -429,7 +429,7 @@ def test_a_task_is_started_on_a_named_instance(ecs: Any) -> None:
 def test_the_first_reason_of_a_stop_stays(ecs: Any, endpoint: Endpoint) -> None:
     ecs.create_cluster(clusterName="lost")
     instance = ecs.register_container_instance(cluster="lost")["containerInstance"]
-    ignores = shell("trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    ignores = shell("trap '' TERM; echo ready; while :; do sleep 1; done")
     log = {"logConfiguration": logging_to("/lost")}
     register(ecs, "lost", {"command": ignores, "stopTimeout": 60, **log})
     arn = run(ecs, "lost", cluster="lost")
@@ -451,7 +451,7 @@ def test_unknown_tasks_are_missing(ecs: Any) -> None:
 
 
 def test_tasks_are_listed_in_pages_and_by_their_state(ecs: Any) -> None:
-    command = shell("while :; do sleep 0.05; done")
+    command = shell("while :; do sleep 1; done")
     register(ecs, "listed", {"command": command, "stopTimeout": 0})
     answer = ecs.run_task(taskDefinition="listed", count=3)
     arns = sorted(task["taskArn"] for task in answer["tasks"])

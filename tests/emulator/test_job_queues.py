@@ -243,7 +243,7 @@ def test_a_disabled_queue_finishes_what_it_has(endpoint: Endpoint) -> None:
     """7 and 5.4: it takes no new jobs; what it has goes on, also what has not started yet."""
     endpoint.queue("closing", endpoint.environment("small", vcpus=1))
     gate = endpoint.folder / "closing"
-    running = endpoint.run("sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done", queue="closing")
+    running = endpoint.run("sh", "-c", f"until [ -e {gate} ]; do sleep 0.1; done", queue="closing")
     waiting = endpoint.run("true", queue="closing")
     endpoint.wait(running, "RUNNING")
     endpoint.batch.update_job_queue(jobQueue="closing", state="DISABLED")

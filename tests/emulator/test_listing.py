@@ -317,7 +317,7 @@ def test_ids_look_as_aws_has_them(endpoint: Endpoint, jobs: Jobs) -> None:
 def test_what_is_listed_changes_with_the_job(endpoint: Endpoint) -> None:
     """6: a job is in one list at a time."""
     gate = endpoint.folder / "listed"
-    job_id = endpoint.run("sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done")
+    job_id = endpoint.run("sh", "-c", f"until [ -e {gate} ]; do sleep 0.1; done")
     endpoint.wait(job_id, "RUNNING")
     assert job_id in listed(endpoint, "queue")
     gate.touch()

@@ -37,18 +37,21 @@ def as_described(endpoint: Endpoint) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def tidy(endpoint: Endpoint) -> Iterator[None]:
-    """Leaves the machine empty for the next test."""
+    """Leaves the machine empty for the next test. Each test has queues of its own."""
+    older_queues = set(list_queues(endpoint))
     yield
     unfinished = []
-    for queue in endpoint.batch.describe_job_queues()["jobQueues"]:
-        jobs = endpoint.batch.list_jobs(jobQueue=queue["jobQueueArn"], filters=EVERYTHING)[
-            "jobSummaryList"
-        ]
+    for queue in set(list_queues(endpoint)) - older_queues:
+        jobs = endpoint.batch.list_jobs(jobQueue=queue, filters=EVERYTHING)["jobSummaryList"]
         unfinished += [job["jobId"] for job in jobs if job["status"] not in ("SUCCEEDED", "FAILED")]
     for job_id in unfinished:
         endpoint.batch.terminate_job(jobId=job_id, reason="the test is over")
     for job_id in unfinished:
         endpoint.wait(job_id)
+
+
+def list_queues(endpoint: Endpoint) -> list[str]:
+    return [queue["jobQueueArn"] for queue in endpoint.batch.describe_job_queues()["jobQueues"]]
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def gate(endpoint: Endpoint, tmp_path: Path) -> Path:
 def hold(endpoint: Endpoint, queue: str, gate: Path, vcpus: int = 1, **members: Any) -> str:
     """A job that runs, and has its vCPUs, until the gate opens."""
     definition = endpoint.definition(
-        "hold", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done", vcpus=vcpus
+        "hold", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.1; done", vcpus=vcpus
     )
     job_id = endpoint.submit(definition, queue, **members)
     endpoint.wait(job_id, "RUNNING")
@@ -598,7 +601,7 @@ def weights(**by_share: float) -> list[dict[str, Any]]:
 
 def compete(endpoint: Endpoint, queue: str, gate: Path, vcpus: int, *shares: str) -> dict[str, int]:
     """How many children of each share run, after all wanted to while the queue was full."""
-    script = f"until [ -e {gate} ]; do sleep 0.02; done"
+    script = f"until [ -e {gate} ]; do sleep 0.1; done"
     holder = endpoint.submit(
         endpoint.definition("holds", "sh", "-c", script),
         queue,

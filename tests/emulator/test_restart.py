@@ -48,7 +48,7 @@ def noting(folder: Path, group_size: int) -> tuple[str, ...]:
         f"""
         cd '{folder}'; me=$AWS_BATCH_JOB_ARRAY_INDEX
         exec 9>> $me.lock; flock -n 9 || {{ echo $me >> twice; exit 9; }}
-        echo $me >> started; until test -e go-$((me / {group_size})); do sleep 0.05; done
+        echo $me >> started; until test -e go-$((me / {group_size})); do sleep 0.1; done
         sleep 0.1; echo $me >> ended
         """,
     )

@@ -15,7 +15,7 @@ from batchyard.worker.leases import BlockState
 
 Worker = subprocess.Popen[str]
 #: runs until the file exists that frees it
-GATE = "touch $KEEP/began; while [ ! -e $KEEP/go ]; do sleep 0.05; done; echo {} >> $KEEP/ran"
+GATE = "touch $KEEP/began; while [ ! -e $KEEP/go ]; do sleep 0.1; done; echo {} >> $KEEP/ran"
 
 
 def lines(scene: Scene) -> list[int]:

@@ -126,7 +126,7 @@ def test_only_what_a_command_wrote_is_given_back(scene: Scene) -> None:
     commands = [
         "printf new. > data/changed; touch -d 2001-01-01 data/changed; "
         "echo 1 > data/made; touch $KEEP/ready; "
-        "while [ ! -e $KEEP/go ]; do sleep 0.05; done",
+        "while [ ! -e $KEEP/go ]; do sleep 0.1; done",
         "echo 2 > data/second",
     ]
     job_id = scene.submit(scene.orders(commands, inputs=["data/**"], outputs=["data/**"]))
