@@ -47,7 +47,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure_node(node: Any) -> None:
     """Let each process of pytest-xdist start commands from the servers of this one."""
     global _address
-    _address = _address or prestarted.share()
+    if not _address:
+        _address = prestarted.share()
+        if node.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+            # All tests: the first ones of the endpoint need not wait for these imports.
+            prestarted.prepare("endpoint")
     node.workerinput["prestarted"] = _address
 
 

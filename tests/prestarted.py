@@ -108,6 +108,11 @@ def share() -> str:
     return address
 
 
+def prepare(kind: str) -> None:
+    """Start the server for a kind of command, which is not needed yet."""
+    _server(kind)
+
+
 def use_shared(address: str) -> None:
     """Start commands by the servers of the process that has called `share`."""
     global _shared_address

@@ -45,8 +45,7 @@ struct short_run {
     int32_t write_end;
     int32_t output_start; /* in the buffer */
     int32_t output_length;
-    int64_t loading_us; /* when its start began */
-    int64_t started_us;
+    int64_t started_us; /* when its start began: it may run long before the starter goes on */
     int64_t ended_us;
     int64_t user_us;
     int64_t system_us;
@@ -185,7 +184,7 @@ static void read_output(struct series *series, struct short_run *run) {
 static void run_one(struct series *series, struct short_run *run) {
     run->error = run->path == NULL ? EINVAL : 0;
     run->read_end = run->write_end = -1;
-    run->loading_us = now_us();
+    run->started_us = now_us();
     if (!run->error && run->stdout_fd < 0)
         run->error = open_pipe(run);
     if (!run->error)
@@ -194,7 +193,6 @@ static void run_one(struct series *series, struct short_run *run) {
         close_pipe(run);
         return;
     }
-    run->started_us = now_us();
     if (wait_for_end(run->pid, series->patience_ms) && has_room(series, run))
         reap(run);
     if (run->is_over) {

@@ -55,7 +55,6 @@ class ShortRun(ctypes.Structure):
     write_end: int
     output_start: int
     output_length: int
-    loading_us: int
     started_us: int
     ended_us: int
     user_us: int
@@ -70,7 +69,7 @@ class ShortRun(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("shared_count", "own_count", "stdout_fd", "error")),
         *((name, ctypes.c_int32) for name in ("pid", "is_over", "status", "read_end")),
         *((name, ctypes.c_int32) for name in ("write_end", "output_start", "output_length")),
-        *((name, ctypes.c_int64) for name in ("loading_us", "started_us", "ended_us", "user_us")),
+        *((name, ctypes.c_int64) for name in ("started_us", "ended_us", "user_us")),
         *((name, ctypes.c_int64) for name in ("system_us", "max_rss_kib")),
     ]
 
@@ -284,7 +283,8 @@ class Series:
 
     def _run_one(self, run: ShortRun, program: Program | None, buffer: OutputBuffer) -> None:
         run.read_end = run.write_end = NO_FILE
-        run.loading_us = _now_us()
+        # It may run long before this thread goes on, on a busy machine.
+        run.started_us = _now_us()
         try:
             if program is None:
                 raise OSError(22, "no program")
@@ -298,7 +298,6 @@ class Series:
             _close_pipe(run)
             return
         run.error = 0
-        run.started_us = _now_us()
         if _wait_for_end(run.pid) and self._has_room(run):
             _reap(run)
             if run.stdout_fd == NO_FILE:

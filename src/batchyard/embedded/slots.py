@@ -124,7 +124,8 @@ class _Series:
 
         ``read_ms``: the clock of these times.
         """
-        ended, now_us, now_ms = self.calls.count_ended(), time.monotonic_ns() // 1000, read_ms()
+        # In this order: a start is never recorded too late, whatever comes between the clocks.
+        ended, now_ms, now_us = self.calls.count_ended(), read_ms(), time.monotonic_ns() // 1000
         while self._reported < ended:
             launch, run = self.launches[self._reported], self.calls.runs[self._reported]
             self._reported += 1
@@ -163,7 +164,7 @@ class _Series:
         if not ended < taken < len(self.launches):
             return False
         run = self.calls.runs[ended]
-        return not run.pid and 0 < run.loading_us < before_us
+        return not run.pid and 0 < run.started_us < before_us
 
     # -- in the thread of the slot -------------------------------------------------------------
 
