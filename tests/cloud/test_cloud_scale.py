@@ -45,6 +45,7 @@ def step_a(lab: Lab, run: str) -> dict[str, int]:
     return step
 
 
+@pytest.mark.slow
 def test_added_children_join_and_the_next_step_waits_for_them(
     lab: Lab, calm: None, tmp_path: Path
 ) -> None:
@@ -117,7 +118,6 @@ def test_dismissed_children_end_after_their_block(
     assert step_a(lab, run)["size"] == 3
 
 
-@pytest.mark.slow
 def test_stop_ends_added_children_and_no_more_are_added(lab: Lab, calm: None) -> None:
     run = start(lab, [WAIT.format(number=number) for number in range(6)], array=1)
     until_ran(lab, 1)
