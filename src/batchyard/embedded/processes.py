@@ -227,7 +227,7 @@ class ProcessRunner:
             return
         if attempt.started_ms is None:
             attempt.started_ms = launch.started_ms
-        # A start that is reported late has the time of the report, which may be after the end.
+        # The start of a process that was about to start has the time of that report.
         ended_ms = max(ended_ms, attempt.started_ms or 0)
         attempt.launch = None
         self._attempts.end_command(

@@ -91,6 +91,15 @@ class Launch:
             self.series.calls.withdraw()
 
 
+def _time_ms(event_us: int, now_ms: int, now_us: int) -> int:
+    """Return when an event was, by the clock in ms; never too late.
+
+    ``event_us`` and ``now_us``: by the monotonic clock. ``now_ms`` must have been read before
+    ``now_us``.
+    """
+    return now_ms + (event_us - now_us) // 1000
+
+
 class _Series:
     """A process and the followers that start after it, in the thread of one slot."""
 
@@ -136,7 +145,7 @@ class _Series:
             if launch.exit is not None:
                 yield launch, launch.exit, now_ms
                 continue
-            launch.started_ms = now_ms - (now_us - run.started_us) // 1000
+            launch.started_ms = _time_ms(run.started_us, now_ms, now_us)
             output = self.calls.output_of(run)
             if output:
                 launch.output.tail, launch.output.length = output, len(output)
@@ -149,11 +158,18 @@ class _Series:
             )
             yield launch, exit, now_ms - (now_us - run.ended_us) // 1000
 
-    @property
-    def running(self) -> Launch | None:
-        """The process that is being started, or runs for a short time."""
+    def find_running(self, read_ms: Callable[[], int]) -> Launch | None:
+        """Return the process that is being started, or runs for a short time.
+
+        It has the time at which its start began, if that has begun.
+        """
         ended = self.calls.count_ended()
-        return self.launches[ended] if ended < self.calls.count_taken() else None
+        if ended >= self.calls.count_taken():
+            return None
+        launch, started_us = self.launches[ended], self.calls.runs[ended].started_us
+        if started_us:
+            launch.started_ms = _time_ms(started_us, read_ms(), time.monotonic_ns() // 1000)
+        return launch
 
     def is_late(self) -> bool:
         """Return whether ends, or followers, wait for a program that takes long to load."""
@@ -188,7 +204,7 @@ class _Series:
             calls.run(buffer)
         if not launch.output.has_pipe:
             launch.output.read_end, launch.output.write_end = run.read_end, run.write_end
-        launch.started_ms = read_ms() - (time.monotonic_ns() // 1000 - run.started_us) // 1000
+        launch.started_ms = _time_ms(run.started_us, read_ms(), time.monotonic_ns() // 1000)
         launch.process = Process(run.pid, launch.output, launch.owner)
         return launch
 
@@ -311,7 +327,7 @@ class Slots:
             if series.is_late():
                 self._report(series)
                 # Asked once: the process may end at any moment.
-                running = series.running
+                running = series.find_running(self._now_ms)
                 if running is not None:
                     self._events.on_start(running)
 
@@ -366,7 +382,7 @@ class Slots:
             return False
         self._report_ends(series)
         series.calls.forget_output()
-        running = series.running
+        running = series.find_running(self._now_ms)
         assert running is not None, "it is taken, and this thread starts it"
         self._events.on_start(running)
         self._turn()
