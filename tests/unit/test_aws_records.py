@@ -192,12 +192,12 @@ def test_children_whose_needed_child_is_not_repeated_are_asked_about() -> None:
     children = Children(1, 0)
     c = replace(step("c", needs=["b"]), indices=(1,), step_size=2)
     d = replace(step("d", 2, each="c"), indices=(0, 1), step_size=2)
-    found = [ended("b", F, 1), ended("c", F, 1), ended("d", F, 2)]
+    job_details = [ended("b", F, 1), ended("c", F, 1), ended("d", F, 2)]
     jobs, succeeded = attempt_counts.count_attempts(
         children,  # type: ignore[arg-type]
         Plan("p", (step("b"), c, d)),
-        [part(job.step, job.size) for job in found],
-        found,
+        [part(job.step, job.size) for job in job_details],
+        job_details,
     )
     assert [job.attempts for job in jobs] == [1, 1, 1] and succeeded == {"id-d": []}
 

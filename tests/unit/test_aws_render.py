@@ -667,9 +667,9 @@ def test_a_retry_waits_child_by_child_where_the_needed_child_is_repeated() -> No
     )
     left = {"a": [1, 4], "b": [1, 3, 4], "c": [0, 1, 3, 4, 5], "d": [0]}
     plan = planning.select_unfinished(planning.make(Pipeline("demo", steps)), left)
-    found = render.render(plan, target(images=dict.fromkeys("abcd", "image"))).parts
+    rendered_parts = render.render(plan, target(images=dict.fromkeys("abcd", "image"))).parts
     run = "demo-20260101-abcdef"
-    assert [(part.name, part.offset, part.size) for part in found] == [
+    assert [(part.name, part.offset, part.size) for part in rendered_parts] == [
         (f"{run}-a", 0, 2),
         (f"{run}-b-0", 0, 1),
         (f"{run}-b-1", 1, 2),
@@ -678,7 +678,7 @@ def test_a_retry_waits_child_by_child_where_the_needed_child_is_repeated() -> No
         (f"{run}-c-2", 3, 2),
         (f"{run}-d", 0, 1),
     ]
-    assert {part.name.removeprefix(f"{run}-"): part.needs for part in found} == {
+    assert {part.name.removeprefix(f"{run}-"): part.needs for part in rendered_parts} == {
         "a": (),
         "b-0": (),
         "b-1": ((f"{run}-a", True),),
@@ -750,8 +750,8 @@ def test_groups_of_a_retry_are_split_alike_where_they_are_too_large() -> None:
     b = Step("b", command="echo", array=40_000, needs=(Need("a", each=True),))
     plan = planning.make(Pipeline("demo", (a, b)))
     plan = planning.select_unfinished(plan, {"a": range(25_000), "b": range(40_000)})
-    found = render.render(plan, target(images={"a": "image", "b": "image"})).parts
-    parts = {step: [part for part in found if part.step == step] for step in "ab"}
+    rendered_parts = render.render(plan, target(images={"a": "image", "b": "image"})).parts
+    parts = {step: [part for part in rendered_parts if part.step == step] for step in "ab"}
     assert [part.size for part in parts["a"]] == [8_333, 8_333, 8_334]
     assert [part.size for part in parts["b"]] == [7_500, 7_500, 8_333, 8_333, 8_334]
     needs = [part.needs for part in parts["b"]]

@@ -17,19 +17,27 @@ def loader() -> botocore.loaders.Loader:
     return session.get_component("data_loader")
 
 
-def test_a_model_is_found_and_no_other_service_is_looked_for(
-    loader: botocore.loaders.Loader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed = []
-    list_folder = botocore.loaders.os.listdir
+class ListingLoader(botocore.loaders.Loader):  # type: ignore[misc]
+    """Keeps for which kinds of model all services were listed."""
 
-    def listdir(path: str) -> list[str]:
-        listed.append(path)
-        return list_folder(path)
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed_kinds: list[str] = []
 
-    monkeypatch.setattr(botocore.loaders.os, "listdir", listdir)
+    def list_available_services(self, type_name: str) -> list[str]:
+        self.listed_kinds.append(type_name)
+        services: list[str] = super().list_available_services(type_name)
+        return services
+
+
+def test_a_model_is_found_and_no_other_service_is_looked_for() -> None:
+    session, loader = botocore.session.Session(), ListingLoader()
+    session.register_component("data_loader", loader)
+    avoid_listing(session)
     assert loader.load_service_model("sts", "service-2")["metadata"]["serviceId"] == "STS"
-    assert all(path.endswith("sts") for path in listed)
+    assert loader.listed_kinds == []
+    assert "s3" in list(loader.list_available_services("service-2"))
+    assert set(loader.listed_kinds) == {"service-2"}
 
 
 def test_the_services_are_those_that_botocore_lists(loader: botocore.loaders.Loader) -> None:

@@ -50,14 +50,15 @@ def make_dependencies(
 ) -> tuple[Dependency, ...]:
     """Return what a job waits for. ``job_ids``: step -> id of its job."""
     return tuple(
-        _wait_child_by_child(job, plan.job(need.step), job_ids[need.step])
+        _make_pair_dependency(job, plan.job(need.step), job_ids[need.step])
         if need.each
         else Dependency(job_ids[need.step])
         for need in job.needs
     )
 
 
-def _wait_child_by_child(job: PlannedJob, needed: PlannedJob, needed_id: str) -> Dependency:
+def _make_pair_dependency(job: PlannedJob, needed: PlannedJob, needed_id: str) -> Dependency:
+    """Return the dependency of each child on the needed job's child of the same number."""
     pairs = pair_children(job.numbers, needed.numbers)
     if pairs is None and job.size == 1:
         return Dependency(needed_id)

@@ -227,7 +227,7 @@ class ProcessRunner:
             return
         if attempt.started_ms is None:
             attempt.started_ms = launch.started_ms
-        # The start of a process that was about to start has the time of that report.
+        # A start that was reported before it had begun has the time of the report.
         ended_ms = max(ended_ms, attempt.started_ms or 0)
         attempt.launch = None
         self._attempts.end_command(
