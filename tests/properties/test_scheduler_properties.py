@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchyard.batch import retry
@@ -206,6 +206,9 @@ class Record:
             ):
                 if id == job.id:
                     scheduler.restore(id, index, attempt, state, "")
+        # As both engines do, after all attempts: with fail_fast, to fail the rest of one job fails
+        # the children of all jobs, also those whose success would be restored later.
+        for job in reversed(world.jobs):
             if job.id in self.rest:
                 scheduler.terminate(job.id, self.rest[job.id])
         return scheduler
@@ -490,7 +493,24 @@ def test_everything_holds_at_every_moment_and_everything_ends(
     simulation.finish()
 
 
+def fail_fast_world() -> World:
+    """A world where the failure of j0 fails a child of j2, and so all, when it is restored."""
+    one_child = Resources(1, 100)
+    return World(
+        (ComputeEnvironment("x", one_child),),
+        (Queue("q", ("x",)), Queue("r", ("x",))),
+        (
+            Job("j0", "j0", "r", one_child, 3),
+            Job("j1", "j1", "q", one_child, 3),
+            Job("j2", "j2", "q", one_child, 3, (Dependency("j0", DependencyType.N_TO_N),)),
+        ),
+        {"tokens": 2},
+        fail_fast=True,
+    )
+
+
 @given(worlds(), seeds, st.lists(st.integers(0, 25), min_size=1, max_size=3))
+@example(fail_fast_world(), 0, [11])
 def test_a_crash_at_any_moment_loses_nothing_recorded_and_everything_still_ends(
     world: World, seed: int, moments: list[int]
 ) -> None:

@@ -320,9 +320,10 @@ class Scheduler:
     ) -> list[Change]:
         """Restore what an earlier process recorded of a child.
 
-        Call it after ``submit`` and before the first ``place``. ``state`` None: all attempts so far
-        have failed, and the child is tried again. Returns the changes that follow, some of which
-        the earlier process may not have recorded.
+        Call it after ``submit`` and before the first ``place``, for all jobs before one of them is
+        terminated again: with fail_fast, that fails children whose success is not yet restored.
+        ``state`` None: all attempts so far have failed, and the child is tried again. Returns the
+        changes that follow, some of which the earlier process may not have recorded.
         """
         tracked = self._jobs[job_id]
         tracked.attempts[index] = max(tracked.attempts[index], attempts)
