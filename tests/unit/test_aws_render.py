@@ -26,6 +26,7 @@ from batchyard.engines.aws.target import Target
 from batchyard.environments import Environment
 from batchyard.errors import InputError
 from batchyard.pipeline import ExitRule, Mount, Need, Pipeline, Step
+from batchyard.worker.scale import AddedJob
 
 ENVIRONMENT = Environment(
     "lab",
@@ -743,6 +744,16 @@ def test_parts_of_a_step_are_not_named_like_another_step() -> None:
         *(f"{run}-a", f"{run}-a-0", f"{run}-b-0", f"{run}-b-1_", f"{run}-b-1")
     ]
     assert parts[-1].needs == ((f"{run}-b-0", False), (f"{run}-b-1_", False))
+
+
+def test_parts_that_scale_adds_are_not_named_like_another_step() -> None:
+    found = rendered(Step("a", command="echo", array=6), Step("a-added1", command="echo"))
+    job = planning.make(Pipeline("demo", (Step("a", command="echo", array=6),))).job("a")
+    added = [AddedJob(6, 2, False), AddedJob(8, 2, False)]
+    run = "demo-20260101-abcdef"
+    assert [part.name for part in render.render_added(found, job, target(), added)] == [
+        *(f"{run}-a-added0", f"{run}-a-added1_")
+    ]
 
 
 def test_groups_of_a_retry_are_split_alike_where_they_are_too_large() -> None:

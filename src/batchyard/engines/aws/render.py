@@ -102,8 +102,9 @@ def render_added(
     """Return the parts of the children that `scale` has added to a dynamic step."""
     own_parts = (part for part in rendered.parts if part.step == job.step and not part.is_barrier)
     own_part = next(own_parts)
+    steps = {part.step for part in rendered.parts}
     for number, (offset, size, has_needs) in enumerate(added):
-        name = f"{target.run_id}-{job.step}-added{number}"
+        name = _make_part_name(target.run_id, job.step, f"-added{number}", steps)
         request = submit_requests.make_request(name, job, offset, size, target)
         needs = own_part.needs if has_needs else ()
         definition = own_part.definition
@@ -227,6 +228,13 @@ def _find_needs(
 # -- the parts of a step -----------------------------------------------------------------------
 
 
+def _make_part_name(run_id: str, step: str, ending: str, steps: Set[str]) -> str:
+    """Return the name of a part. Another step may be named like this step with the ending."""
+    if ending and f"{step}{ending}" in steps:
+        ending += "_"  # no step has it in its name
+    return f"{run_id}-{step}{ending}"
+
+
 class _StepParts:
     """Makes the parts of one step, each after its barriers.
 
@@ -266,10 +274,7 @@ class _StepParts:
             self.by_key[key] = part
 
     def _make_name(self, ending: str) -> str:
-        """Return the name of a part. Another step may be named like this step with the ending."""
-        if ending and f"{self._job.step}{ending}" in self._steps:
-            ending += "_"  # no step has it in its name
-        return f"{self._target.run_id}-{self._job.step}{ending}"
+        return _make_part_name(self._target.run_id, self._job.step, ending, self._steps)
 
     def _join(
         self, pairs: list[PartNeed], wholes: list[PartNeed], size: int
