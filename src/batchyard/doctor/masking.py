@@ -91,8 +91,9 @@ def _mask_user_data(user_data: str, accounts: Accounts) -> tuple[int, str]:
     if unpacked[:2] == _GZIP:  # a damaged gzip stays one
         return size, base64.b64encode(_GZIP + b"hidden hidden").decode()
     if unpacked == data and _is_opaque(user_data):
-        return size, secrets.DOUBTFUL
-    text = _mask_text(unpacked.decode("utf-8", "replace"), accounts, False, packed.MAX_DEPTH)
+        text = _mask_opaque(user_data)
+    else:
+        text = _mask_text(unpacked.decode("utf-8", "replace"), accounts, False, packed.MAX_DEPTH)
     if parts.unpack(text.encode())[1] != text.encode():  # it would be unpacked a second time
         text = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return size, text
@@ -104,6 +105,17 @@ def _is_opaque(text: str) -> bool:
     if len(word) < 16 or len(word) % 4 or not re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", word):
         return False
     return not any(pack.text is not None for pack in packed.find_packs(text))
+
+
+def _mask_opaque(text: str) -> str:
+    """Hide the whole text. Where it has sure secrets, their masks stay, each on its line."""
+    masks = {
+        text.count("\n", 0, secret.start): secret.mask_alone or f"password={secrets.SURE}"
+        for secret in secrets.find_secrets(text)
+        if secret.is_sure
+    }
+    lines = range(max(masks, default=0) + 1)
+    return "\n".join(masks.get(line, secrets.DOUBTFUL) for line in lines)
 
 
 # -- values ---------------------------------------------------------------------------------------

@@ -488,6 +488,8 @@ AS_WHOLE = st.sampled_from(
     lambda text: MIME.format(headers=CONFIG, body=text),
     str,
 )
+@example("AKIAIOSFODNN7EXAMPLE", str, str)  # could be base64, too
+@example("w5/hunter2+Pn6/8\nAKIAIOSFODNN7EXAMPLE", str, str)
 @example(
     CUT_LIST,
     base64_part,
