@@ -10,6 +10,8 @@ COMPUTE := .cache/compute
 DOCS_VENV := .cache/docs-venv
 # Tests also wait, so three more than there are cores, but not more than eight.
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? cores + 3 : 8)))
+# One fewer where containers, booted machines and browsers run beside the tests.
+JOBS_MORE ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? cores + 2 : 8)))
 # In a folder that cannot be written to, pytest keeps no cache.
 PYTEST = $(BIN)/python -m pytest $(shell test -w . || echo -p no:cacheprovider)
 # Compiled modules are kept, and output is buffered, whatever the caller's Python is set to: without
@@ -29,7 +31,7 @@ test: $(STAMP)  ## all tests that need nothing but this machine, in about 5 minu
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" --durations 10 --durations-min 5 $(PYTEST_ARGS)
 
 test-more: $(STAMP)  ## the tests that `make test` leaves out, and a random search of the properties
-	$(PYTEST) -n 2 --dist loadfile -m "not ($(EVERYWHERE)) or property" --hypothesis-profile search $(PYTEST_ARGS)
+	$(PYTEST) -n $(JOBS_MORE) --dist loadfile -m "not ($(EVERYWHERE)) or property" --hypothesis-profile search $(PYTEST_ARGS)
 
 check: lint types test test-more  ## everything; what needs a tool that is missing is skipped and says so
 

@@ -30,6 +30,12 @@ def test_the_templates_pass() -> None:
 
 
 @pytest.mark.outside
+def test_to_install_checks_nothing() -> None:
+    done = lint("install")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.outside
 @pytest.mark.parametrize(
     ("name", "right", "wrong", "finding"),
     [
