@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from batchyard.doctor.userdata.examine import examine
@@ -228,6 +228,8 @@ def waits(call: str) -> bool:
 
 @often
 @given(SCRIPT)
+@example("""trap 'bash -c "trap \\"systemctl restart docker\\" EXIT"' EXIT""")
+@example("again() { systemctl restart docker; trap again EXIT; }\ntrap again EXIT")
 def test_what_bash_starts_and_waits_for_is_found(body: str) -> None:
     script = f"#!/bin/bash\n{HELPERS}{body}\n"
     calls = [call for call in called(script) if waits(call)]

@@ -68,9 +68,11 @@ class Session(ProgramFollower):
         self._run_traps()
 
     def _run_traps(self) -> None:
-        traps, self.traps = self.traps, []
-        for source, context in traps:
-            self.run_text(source, context, "trap")
+        """Follow the traps, and those that a shell sets which a trap has started."""
+        while self.traps:  # a trap that sets itself again ends at the depth that run_text allows
+            traps, self.traps = self.traps, []
+            for source, context in traps:
+                self.run_text(source, context, "trap")
 
     def define_functions(self, script: Script) -> None:
         for item in script:
