@@ -308,10 +308,11 @@ def slow_dataclasses(loaded: set[str]) -> list[str]:
 
 
 def test_a_short_run_and_its_status_load_nothing_that_is_slow(tmp_path: Path) -> None:
+    by_python = loaded_by("")  # more in some locales and on some systems
     run = loaded_by_command(tmp_path, "run", "list.txt")
     assert "batchyard.embedded.loop" in run
     assert (run & SLOW, slow_dataclasses(run)) == (set(), [])
-    assert len(run) < 225
+    assert len(run - by_python) <= 192
 
     status = loaded_by_command(tmp_path, "status", "last")
     assert "batchyard.embedded.store" in status
@@ -319,7 +320,7 @@ def test_a_short_run_and_its_status_load_nothing_that_is_slow(tmp_path: Path) ->
     assert [name for name in status if is_in(name, "engines.aws") or is_in(name, "aws")] == []
     assert status.isdisjoint({"batchyard.embedded.loop", "batchyard.batch.scheduler", "ctypes"})
     assert status.isdisjoint({"batchyard.cli.run", "batchyard.engines.local.preparing"})
-    assert len(status) < 175
+    assert len(status - by_python) <= 140
 
 
 def test_the_version_loads_the_command_line_alone(tmp_path: Path) -> None:
