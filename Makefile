@@ -43,7 +43,10 @@ steady:  ## `make test` ten times, under load and in odd surroundings: .ci/stead
 
 coverage: $(STAMP)  ## `make test` with coverage, the subprocesses too; the report is printed
 	@rm -rf .cache/coverage && mkdir -p .cache/coverage
-	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" $(PYTEST_ARGS)
+	@# Without the tests of what a command imports: coverage imports more in each process.
+	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" \
+		--deselect tests/unit/test_imports.py \
+		--deselect tests/unit/test_progress.py::test_the_display_loads_no_engine_and_no_database $(PYTEST_ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
