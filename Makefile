@@ -11,7 +11,7 @@ DOCS_VENV := .cache/docs-venv
 # Tests also wait, so three more than there are cores, but not more than eight.
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? cores + 3 : 8)))
 # One fewer where containers, booted machines and browsers run beside the tests.
-JOBS_MORE ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? cores + 2 : 8)))
+JOBS_MORE ?= $(shell echo $$(($(JOBS) - 1)))
 # In a folder that cannot be written to, pytest keeps no cache.
 PYTEST = $(BIN)/python -m pytest $(shell test -w . || echo -p no:cacheprovider)
 # Compiled modules are kept, and output is buffered, whatever the caller's Python is set to: without

@@ -747,11 +747,11 @@ def test_parts_of_a_step_are_not_named_like_another_step() -> None:
 
 
 def test_parts_that_scale_adds_are_not_named_like_another_step() -> None:
-    found = rendered(Step("a", command="echo", array=6), Step("a-added1", command="echo"))
+    requests = rendered(Step("a", command="echo", array=6), Step("a-added1", command="echo"))
     job = planning.make(Pipeline("demo", (Step("a", command="echo", array=6),))).job("a")
     added = [AddedJob(6, 2, False), AddedJob(8, 2, False)]
     run = "demo-20260101-abcdef"
-    assert [part.name for part in render.render_added(found, job, target(), added)] == [
+    assert [part.name for part in render.render_added(requests, job, target(), added)] == [
         *(f"{run}-a-added0", f"{run}-a-added1_")
     ]
 
