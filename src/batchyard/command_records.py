@@ -69,10 +69,11 @@ def find_command(record: RunRecord, engine: RunEngine, name: str) -> CommandDeta
     step, number = parse_name(record, name)
     command = next(iter(engine.commands(step, number)), None)
     if command is None:
-        raise InputError(
-            f"command {step}:{number} has not ended in this run",
-            hint="`batchyard logs` shows the output of children that still run",
-        )
+        hint = "`batchyard logs` shows the output of children that still run"
+        if record.retry_of is not None:
+            earlier = f"batchyard logs {record.retry_of} --command {step}:{number}"
+            hint += f"; if the command succeeded before this retry: {earlier}"
+        raise InputError(f"command {step}:{number} has not ended in this run", hint=hint)
     return command
 
 

@@ -84,3 +84,15 @@ def test_mistakes(yard: Yard, words: tuple[str, ...], sentence: str) -> None:
     yard.write("echoes.txt", "echo a\necho b\n")
     yard("run", "echoes.txt")
     assert sentence in yard(*words, code=2).stderr
+
+
+def test_a_command_that_a_retry_did_not_repeat_is_looked_for_in_the_run_before(yard: Yard) -> None:
+    yard.write("two.txt", "echo a\ntest -e mended\n")
+    yard("run", "two.txt", code=1)
+    yard.write("mended", "")
+    first = yard.json("status", "last")["run"]
+    yard("retry", "last")
+    message = yard("logs", "last", "--command", "0", code=2).stderr
+    advice = f"if the command succeeded before this retry: batchyard logs {first} --command two:0\n"
+    assert message.endswith(advice)
+    assert yard("logs", first, "--command", "two:0").stdout == "a\n"
